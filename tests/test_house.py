@@ -28,6 +28,7 @@ FLOORS: tuple[str, ...] = (
     "core.toolcalls",
     "core.spec",
     "core.memory",
+    "core.mlx",
     "core.devices",
     "core.plan",
     "core.environment",

@@ -26,6 +26,7 @@ from supervisor.api.answers import (
     written,
 )
 from supervisor.api.feed import Followed
+from supervisor.api.mlxanswers import MlxEstimate
 from supervisor.api.services import (
     AboutOf,
     AddedOf,
@@ -140,7 +141,7 @@ async def plan(body: PlanRequest, plans: PlansOf) -> dict[str, Any]:
     return await plans.plan(Asked(body.target, body.id, body.options, body.reset, body.prefer))
 
 
-@router.post("/estimate", **shaped(Estimate | Sequence[Estimate]))
+@router.post("/estimate", **shaped(Estimate | MlxEstimate | Sequence[Estimate | MlxEstimate]))
 async def estimate(body: EstimateRequest, plans: PlansOf) -> dict[str, Any] | list[dict[str, Any]]:
     """Estimate what llama-server would allocate for a model, from the header alone; an array for several contexts."""
     return await plans.estimate(body.target, body.options)

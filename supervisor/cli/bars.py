@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from supervisor.cli.render import bold, dim, print_table, size
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, estimate
+from supervisor.core.mlx.describe import notes
+from supervisor.core.mlx.facts import MlxFacts
+from supervisor.core.mlx.memory import MlxSettings
+from supervisor.core.mlx.memory import estimate as estimate_mlx
 from supervisor.core.spec import ModelSpec
 
 _BAR = 30
@@ -32,6 +37,27 @@ def print_estimate(spec: ModelSpec, found: MemoryEstimate, options: EstimateOpti
         print(dim(f"host memory that grows while serving: {growth.name}, up to {size(growth.max_bytes)}"))
     for remark in found.notes:
         print(dim(f"note: {remark}"))
+
+
+def print_mlx_estimate(facts: MlxFacts, settings: Sequence[MlxSettings]) -> None:
+    """Print the parts of a model for MLX, once for each context."""
+    for number, one in enumerate(settings):
+        if number:
+            print()
+        found = estimate_mlx(facts, one)
+        print(f"{bold(facts.model_type)}  MLX, {one.sequences} × {one.context} tokens")
+        parts = (
+            *(("weights", found.weights), ("cache and states", found.cache), ("prompt cache", found.prompt_cache)),
+            *(("compute", found.compute), ("process", found.base)),
+        )
+        rows = [(name, size(count), *_share(count, found.total)) for name, count in parts if count]
+        print_table(("PART", "SIZE", "", ""), [*rows, ("total", size(found.total), "", "")])
+    for remark in notes(facts):
+        print(dim(f"note: {remark}"))
+
+
+def _share(count: int, total: int) -> tuple[str, str]:
+    return f"{100 * count / total:.1f} %", _bar(count / total)
 
 
 def _part_rows(found: MemoryEstimate) -> list[tuple[str, str, str, str]]:

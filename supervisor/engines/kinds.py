@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from supervisor.core.models.registry import NATIVE, ModelEntry
@@ -10,6 +11,7 @@ from supervisor.engines.command.kind import COMMAND
 from supervisor.engines.kind import Ground, Kind, Launching, Planning, Yard
 from supervisor.engines.llama.kind import LLAMA
 from supervisor.engines.service import Service
+from supervisor.errors import NotSupportedByEngine
 
 Part = TypeVar("Part")
 
@@ -40,6 +42,17 @@ def plannings(ground: Ground, kinds: Mapping[str, Kind] = KINDS) -> Parts[Planni
 def launchings(yard: Yard, kinds: Mapping[str, Kind] = KINDS) -> Parts[Launching]:
     """Return what makes engines, by the kinds of the models."""
     return Parts({name: kind.launching(yard) for name, kind in kinds.items()})
+
+
+def for_format(entry: ModelEntry, name: str, kinds: Mapping[str, Kind] = KINDS) -> ModelEntry:
+    """Return the entry of a model that only this kind of engine loads. Raise NotSupportedByEngine without that kind."""
+    if name not in kinds:
+        raise NotSupportedByEngine(
+            f"'{entry.id}' is a model for {name.upper()}, which no engine here loads. Take one in GGUF; "
+            "`supervisor estimate` says what it would hold.",
+            param="target",
+        )
+    return replace(entry, kind=name)
 
 
 def service_of(entry: ModelEntry) -> Service:

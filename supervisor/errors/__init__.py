@@ -58,6 +58,8 @@ SupervisorError                     internal_error
 │  ├─ ModelIdTaken                  model_id_taken
 │  ├─ ModelFileError                model_file_invalid
 │  │  ├─ GgufError                  gguf_invalid
+│  │  ├─ SafetensorsError           safetensors_invalid
+│  │  ├─ ModelConfigError           model_config_invalid
 │  │  ├─ ShardMissing               shard_missing
 │  │  ├─ ProjectorAlone             projector
 │  │  ├─ VocabularyOnly             vocabulary_only

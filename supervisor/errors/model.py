@@ -60,6 +60,18 @@ class GgufError(ModelFileError):
         return error
 
 
+class SafetensorsError(ModelFileError):
+    """The header of a safetensors file is damaged, cut off or too large."""
+
+    code = "safetensors_invalid"
+
+
+class ModelConfigError(ModelFileError):
+    """The `config.json` beside a model's safetensors files is missing, damaged, or lacks what decides its memory."""
+
+    code = "model_config_invalid"
+
+
 class ShardMissing(ModelFileError):
     """A part of a split model is missing."""
 

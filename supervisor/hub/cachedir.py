@@ -108,7 +108,7 @@ class HubCache:
             refs = self._refs(folder)
             for commit in _newest_first(folder / "snapshots"):
                 repository = self._repository(folder, commit, commit)
-                for variant in catalog_of(repository.files).variants:
+                for variant in catalog_of(repository.files).loadable:
                     found.append(_cached(folder, repository, refs, variant))
         return found
 

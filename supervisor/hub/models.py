@@ -16,17 +16,20 @@ from supervisor.core.repository import (
     Variant,
     catalog_of,
     find,
+    is_mlx,
     parse_reference,
     projector_for,
 )
-from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
+from supervisor.errors import HubUnreachable, NotSupportedByEngine, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.files.header_cache import HeaderCache
+from supervisor.files.mlx_folder import MlxModel, read_mlx
 from supervisor.files.model_file import ModelFile, open_model
 from supervisor.hub.access import HubAccess
 from supervisor.hub.api import HubClient
 from supervisor.hub.cachedir import Cached, HubCache
 from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.listing import MAIN, Repository
+from supervisor.hub.mlx import remote_mlx
 from supervisor.hub.partials import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.system.atomic import atomic_write
@@ -52,7 +55,8 @@ class Lookup:
 
     def choice(self, variant: Variant) -> Chosen:
         """Return one of the candidates."""
-        return Chosen(self.reference.revision, self.repository, variant, projector_for(self.catalog, variant))
+        projector = None if is_mlx(variant) else projector_for(self.catalog, variant)
+        return Chosen(self.reference.revision, self.repository, variant, projector)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,16 @@ class Chosen:
     def files(self, *, vision: bool) -> tuple[RepoFile, ...]:
         """Return the files that have to be on disk."""
         return (*self.variant.parts, *((self.projector,) if vision and self.projector else ()))
+
+
+def check_gguf(chosen: Chosen) -> None:
+    """Raise NotSupportedByEngine for a variant that is none in GGUF."""
+    if is_mlx(chosen.variant):
+        raise NotSupportedByEngine(
+            f"{chosen.reference} is a model for MLX, and this engine loads GGUF. Take a repository whose name ends in "
+            "-GGUF; `supervisor estimate` says what the model would hold in MLX.",
+            param="target",
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +165,8 @@ class HubModels:
         for there in self.cache.repositories(reference.repo, reference.revision):
             known = self._listing(there) or there
             catalog = catalog_of(known.files)
-            whole = [one for one in catalog.variants if not one.missing and self.is_here(known, one.parts)]
+            there_are = catalog.variants or catalog.loadable
+            whole = [one for one in there_are if not one.missing and self.is_here(known, one.parts)]
             if whole:
                 return Lookup(reference, known, catalog, tuple(whole))
         return None
@@ -161,7 +176,11 @@ class HubModels:
         return all(self.cache.file(repository.id, repository.commit, file.path) for file in files)
 
     def model(self, chosen: Chosen) -> ModelFile:
-        """Return the variant's header and size, from the cache or from afar. Blocks."""
+        """Return the header and size of a variant in GGUF, from the cache or from afar. Blocks.
+
+        Raises NotSupportedByEngine for one in another format.
+        """
+        check_gguf(chosen)
         repository, variant = chosen.repository, chosen.variant
         here = self.cache.file(repository.id, repository.commit, variant.path)
         if here is not None and self.is_here(repository, variant.parts):
@@ -169,6 +188,17 @@ class HubModels:
         header = remote_header(self._client, repository, variant, self._headers)
         names = tuple(Path(repository.id) / part.path for part in variant.parts)
         return ModelFile(names[0], names, header, variant.size or 0)
+
+    def mlx(self, chosen: Chosen) -> MlxModel:
+        """Return the facts of a model for MLX, from the cache or from afar. Blocks.
+
+        Raises ModelFileError and its subclasses, and as `HubClient.repository`.
+        """
+        repository, variant = chosen.repository, chosen.variant
+        here = self.cache.file(repository.id, repository.commit, variant.path)
+        if here is not None and self.is_here(repository, variant.parts):
+            return read_mlx(here.parent)
+        return remote_mlx(self._client, repository, variant)
 
     def projector(self, chosen: Chosen) -> GgufHeader | None:
         """Return the header of the projector that goes with it. Blocks."""
@@ -209,7 +239,7 @@ class HubModels:
         """Return the reference of the variant that a content is part of."""
         for place in sorted(self._listings.glob(f"{safe_name(repo)}@*.json")):
             known = self._listing(Repository(repo, place.stem.rpartition("@")[2], MAIN, ()))
-            for variant in catalog_of(known.files).variants if known else ():
+            for variant in catalog_of(known.files).loadable if known else ():
                 if known and etag in {part.etag for part in variant.parts}:
                     return Chosen(None, known, variant, None).reference
         return None

@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from supervisor.core.repository import is_mlx
 from supervisor.errors import ModelFileError
+from supervisor.files.mlx_folder import read_mlx
 from supervisor.files.model_file import open_model
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.models import HubModels
@@ -37,10 +39,18 @@ def verify_cached(hub: HubModels, one: Cached, stopped: Callable[[], bool] = lam
                 problems.append(f"{part.path} has the sha256 {found}, not {expected.sha256}")
     if not problems:
         try:
-            open_model(one.files[0])
+            _read(one)
         except ModelFileError as error:
             problems.append(error.message)
     return problems
+
+
+def _read(one: Cached) -> None:
+    """Read its headers. Raise ModelFileError."""
+    if is_mlx(one.variant):
+        read_mlx(one.files[0].parent)
+    else:
+        open_model(one.files[0])
 
 
 def _sha256(path: Path, stopped: Callable[[], bool]) -> str:

@@ -14,7 +14,7 @@ from supervisor.errors import HubUnreachable, ModelNotFound
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess
 from supervisor.hub.download import Downloads, Progress
-from supervisor.hub.models import Chosen, HubModels
+from supervisor.hub.models import Chosen, HubModels, check_gguf
 from supervisor.hub.threads import ask_hub
 from supervisor.models.info import ModelInfo, read_info, remote_info
 from supervisor.system.paths import Places
@@ -35,9 +35,10 @@ class Fetcher:
     async def ensure(self, entry: ModelEntry) -> tuple[ModelEntry, Siblings]:
         """Return the entry of a model of the hub with its files on disk, downloaded if missing; and its siblings.
 
-        Raises as `HubModels.look` and `HubModels.fetch`.
+        Raises as `HubModels.look` and `HubModels.fetch`, and NotSupportedByEngine for a model in another format.
         """
         chosen = await ask_hub(self.chosen, entry)
+        check_gguf(chosen)
         vision = wants_projector(entry.options)
         try:
             local = await self.hub.fetch(chosen, vision=vision, watch=lambda shown: self._begin(entry.id, shown))
@@ -52,6 +53,7 @@ class Fetcher:
     def info(self, entry: ModelEntry) -> tuple[ModelEntry, ModelInfo]:
         """Return the model as a plan needs it, without a download. Blocks."""
         chosen = self.chosen(entry)
+        check_gguf(chosen)
         vision = wants_projector(entry.options)
         return self._local(entry, chosen, vision) or (entry, self.of(entry, chosen))
 

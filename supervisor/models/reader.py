@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from supervisor.core.repository import Assessment, HubReference, best
+from supervisor.core.repository import Assessment, HubReference, best, is_mlx
 from supervisor.core.spec import ModelSpec, read_spec, tensor_bytes
 from supervisor.demo.builtin import ensure_demo_model
 from supervisor.errors import ModelNotFound
 from supervisor.files.header_cache import HeaderCache
+from supervisor.files.mlx_folder import MlxModel, is_mlx_folder, read_mlx
 from supervisor.files.model_file import ModelFile, open_model
 from supervisor.hub.models import Chosen, HubModels
 from supervisor.system.paths import Places
@@ -52,6 +53,20 @@ class ModelReader:
         if reference is not None and self._hub is not None:
             return self._hub.model(self._chosen(self._hub, reference))
         return open_model(self._path(target), cache=self._cache, any_byte_order=True)
+
+    def mlx(self, target: str) -> MlxModel | None:
+        """Return the model of a target if it is one for MLX: a folder, or a repository's; None for all others.
+
+        Raises ModelFileError and its subclasses, and as `HubModels.look`.
+        """
+        reference = self._reference(target)
+        if reference is not None and self._hub is not None:
+            chosen = self._chosen(self._hub, reference)
+            return self._hub.mlx(chosen) if is_mlx(chosen.variant) else None
+        if target == DEMO and target not in self._configured:
+            return None
+        folder = self._path(target)
+        return read_mlx(folder) if is_mlx_folder(folder) else None
 
     def spec(self, target: str) -> ModelSpec:
         """Return the facts of a target; errors as with `open`."""

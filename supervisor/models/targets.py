@@ -10,9 +10,10 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.gguf import shard_of
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.text.plaintext import is_text, plain
-from supervisor.engines.kinds import KINDS
+from supervisor.engines.kinds import KINDS, for_format
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.files.folder import scan_files
+from supervisor.files.mlx_folder import is_mlx_folder, read_mlx
 from supervisor.files.model_file import open_model
 
 _MAX_NAMED = 5
@@ -60,6 +61,8 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
             ".gguf file.",
             param="target",
         )
+    if is_mlx_folder(path):
+        return _mlx_entry(registry, path, model_id)
     first = str(open_model(_file_in(path) if os.path.isdir(path) else path).path)
     known = registry.by_path(first)
     if known is not None and model_id in {None, known.id}:
@@ -68,6 +71,18 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
     return replace(new_entry(registry, name, None), path=first)
+
+
+def _mlx_entry(registry: Registry, folder: Path, model_id: str | None) -> ModelEntry:
+    """Return the entry of a folder with a model for MLX. Raises as `read_mlx`, and NotSupportedByEngine."""
+    read_mlx(folder)
+    known = registry.by_path(str(folder))
+    if known is not None and model_id in {None, known.id}:
+        return known
+    name = model_id or folder.name
+    if not name:
+        raise ModelFileError(f"{folder} gives no model id; name one with --id.")
+    return replace(for_format(new_entry(registry, name, None), "mlx"), path=str(folder))
 
 
 def _name_of(first: Path) -> str:

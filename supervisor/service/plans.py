@@ -19,6 +19,7 @@ from supervisor.errors import EstimateRefused, ModelDoesNotFit, SupervisorError,
 from supervisor.planning.estimates import estimates_json
 from supervisor.planning.known import with_header
 from supervisor.planning.lookout import Lookout, Sight
+from supervisor.planning.mlx_estimates import FUSED, mlx_estimates_json
 from supervisor.planning.planner import refused
 from supervisor.pool.living import Living
 from supervisor.service.resolve import Asked, Resolver
@@ -59,6 +60,9 @@ class Plans:
 
         Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
         """
+        mlx = await self.resolver.mlx(target)
+        if mlx is not None:
+            return await self.lookout.aside(partial(mlx_estimates_json, mlx.facts, options, fused=FUSED))
         answer = await self.resolver.resolve(Asked(target))
         known = with_header(await self._glance(answer.entry))
         sight = await self.lookout.look(self.living)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.models.registry import Registry
-from supervisor.core.repository import HubReference
+from supervisor.core.repository import HubReference, is_mlx
 from supervisor.errors import InvalidRequest, LoadCancelled, ModelNotFound, SupervisorError, TooManyDownloads
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.download import Progress
@@ -165,14 +165,19 @@ class Pulls:
 
 
 def means(reference: HubReference, one: Cached) -> bool:
-    """Return whether a reference names, perhaps among others, what is on disk."""
+    """Return whether a reference names, perhaps among others, what is on disk.
+
+    A repository's name alone does not mean its files for MLX: other programs use the same ones.
+    """
     if reference.repo.lower() != one.repo.lower():
         return False
     if reference.revision is not None and reference.revision not in {one.commit, *one.refs}:
         return False
     if reference.quant is not None:
         return reference.quant.upper() in {one.variant.quant, one.variant.name.upper()}
-    return reference.path is None or reference.path.lower() in {part.path.lower() for part in one.variant.parts}
+    if reference.path is None:
+        return not is_mlx(one.variant)
+    return reference.path.lower() in {part.path.lower() for part in one.variant.parts}
 
 
 def same_model(one: HubReference, other: HubReference | None) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
 from supervisor.core.models.registry import ModelEntry, Registry
-from supervisor.core.repository import Assessment, HubReference, Preference, Variant, listing
+from supervisor.core.repository import Assessment, HubReference, Preference, Variant, is_mlx, listing
+from supervisor.engines.kinds import for_format
 from supervisor.errors import InvalidRequest, SupervisorError, VariantNotFound
+from supervisor.files.mlx_folder import MlxModel, is_mlx_folder, read_mlx
 from supervisor.hub.models import Chosen, HubModels, Lookup
 from supervisor.hub.stores import ollama_blob
 from supervisor.hub.threads import ask_hub
@@ -19,6 +22,7 @@ from supervisor.pool.living import Living
 from supervisor.service.status import VariantShown
 from supervisor.service.variants import Candidate, Variants
 
+MLX = "mlx"
 OLLAMA = "ollama:"
 
 
@@ -91,6 +95,28 @@ class Resolver:
             return await self._named(asked, reference)
         return await self._best(asked, reference)
 
+    async def mlx(self, target: str) -> MlxModel | None:
+        """Read a target that is a model for MLX, without a download; None for all others.
+
+        Raises ModelFileError and its subclasses.
+        """
+        if target.startswith("/"):
+            return await asyncio.to_thread(_in_folder, target)
+        known = next((one for one in self._registry if target in {one.id, *one.aliases}), None)
+        reference = self._hub.parse(known.hub or "" if known else target)
+        if reference is None or reference.path is not None:
+            return None
+        if (reference.quant or "").lower() != MLX and (known is not None or reference.quant is not None):
+            return None
+        return await ask_hub(self._mlx_of, reference)
+
+    def _mlx_of(self, reference: HubReference) -> MlxModel | None:
+        chosen = self._hub.on_disk(reference)
+        if chosen is None:
+            found = self._hub.look(reference)
+            chosen = found.choice(found.candidates[0])
+        return self._hub.mlx(chosen) if is_mlx(chosen.variant) else None
+
     async def _named(self, asked: Asked, reference: HubReference) -> Answer:
         """A variant that was named: on disk, else at the hub."""
         here = await asyncio.to_thread(self._hub.on_disk, reference)
@@ -114,6 +140,9 @@ class Resolver:
     async def _best(self, asked: Asked, reference: HubReference) -> Answer:
         """The variant of a repository that is best here."""
         found = await ask_hub(self._hub.look, reference)
+        if is_mlx(found.candidates[0]):  # the only one then
+            chosen = found.choice(found.candidates[0])
+            return Answer(self._entry(asked, chosen, alias=str(reference)), note=found.note)
         picked, table = await self._variants.pick(self._candidates(asked, found), self._living, asked.prefer)
         entry = self._entry(asked, picked.chosen, alias=str(reference))
         return Answer(entry, tuple(_row(one, picked.variant) for one in table), found.note)
@@ -140,7 +169,12 @@ class Resolver:
             return asked.of(replace(known, aliases=(*known.aliases, *more)))
         name = asked.model_id or chosen.reference
         more = (alias,) if alias and alias != name else ()
-        return asked.of(new_entry(self._registry, name, chosen.reference, more))
+        entry = new_entry(self._registry, name, chosen.reference, more)
+        return asked.of(for_format(entry, MLX) if is_mlx(chosen.variant) else entry)
+
+
+def _in_folder(path: str) -> MlxModel | None:
+    return read_mlx(Path(path)) if is_mlx_folder(Path(path)) else None
 
 
 def _kept_by_ollama(env: Mapping[str, str], asked: Asked) -> Asked:

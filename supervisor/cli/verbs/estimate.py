@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import get_args
 
-from supervisor.cli.bars import print_estimate
+from supervisor.cli.bars import print_estimate, print_mlx_estimate
 from supervisor.cli.exits import OK
 from supervisor.cli.launching import add_flag
 from supervisor.cli.lines import answer_lines
@@ -20,11 +20,15 @@ from supervisor.cli.registry import Verb
 from supervisor.cli.render import note, print_json
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.memory.backends import BackendName
+from supervisor.core.mlx.describe import estimate_json
+from supervisor.core.mlx.facts import MlxFacts
+from supervisor.core.mlx.memory import estimate as estimate_mlx
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest
 from supervisor.llamacpp.locate import search
 from supervisor.models.reader import ModelReader
 from supervisor.planning.estimates import NAMES, estimate_options, estimated
+from supervisor.planning.mlx_estimates import FUSED, mlx_settings
 from supervisor.system.paths import places
 
 VERB = Verb(
@@ -90,8 +94,11 @@ def run(args: argparse.Namespace) -> int:
         return answer_lines(partial(_answer, args))
     require(args.target, "Name a model: `estimate TARGET`, or give --jsonl.")
     source = reader(args, args.target)
-    spec = source.spec(args.target)
     given = {name: value for name, value in vars(args).items() if name in NAMES and value is not None}
+    mlx = source.mlx(args.target)
+    if mlx is not None:
+        return _run_mlx(args, mlx.facts, given)
+    spec = source.spec(args.target)
     contexts = given.pop("ctx_size", (None,))
     options = _with_projector(estimate_options(given, _backend()), source, args.target)
     found = [estimated(spec, replace(options, ctx_size=context)) for context in contexts]
@@ -107,6 +114,18 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
+def _run_mlx(args: argparse.Namespace, facts: MlxFacts, given: dict[str, object]) -> int:
+    contexts = given.pop("ctx_size", (None,))
+    assert isinstance(contexts, tuple)  # what `_contexts` makes
+    settings = [mlx_settings(facts, {**given, "ctx_size": context}, fused=FUSED) for context in contexts]
+    if args.json:
+        found = [estimate_json(facts, one, estimate_mlx(facts, one)) for one in settings]
+        print_json(found if len(found) > 1 else found[0])
+        return OK
+    print_mlx_estimate(facts, settings)
+    return OK
+
+
 def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
     try:
         asked = json.loads(line)
@@ -116,6 +135,10 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")
     source = reader(args, target)
+    mlx = source.mlx(target)
+    if mlx is not None:
+        settings = mlx_settings(mlx.facts, given, fused=FUSED)
+        return estimate_json(mlx.facts, settings, estimate_mlx(mlx.facts, settings))
     options = _with_projector(estimate_options(given, _backend()), source, target)
     return estimated(source.spec(target), options).to_json()
 

@@ -8,14 +8,17 @@ from supervisor.cli.exits import OK
 from supervisor.cli.reading import reader
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, dim, print_json, print_table, size
+from supervisor.core.mlx.describe import describe as describe_mlx
 from supervisor.core.spec import describe, merge_labels, plain_metadata, read_spec, tensor_summary
+from supervisor.errors import UsageError
+from supervisor.files.mlx_folder import MlxModel
 from supervisor.files.model_file import ModelFile
 
 VERB = Verb(
     summary="show what a model's header says",
     order=160,
     description="""Show what a model's header says; nothing is loaded. TARGET is the path of a .gguf file (any part of a
-split one), `demo`, or the id of a configured model.""",
+split one), a folder with a model for MLX, `demo`, or the id of a configured model.""",
     examples=(
         ("inspect models/qwen3-8b.gguf", "a file"),
         ("inspect owner/repo:Q4_K_M", "a model from the hub; a few MB are fetched"),
@@ -36,7 +39,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the header and show it."""
-    model = reader(args, args.target).open(args.target)
+    source = reader(args, args.target)
+    mlx = source.mlx(args.target)
+    if mlx is not None:
+        return _run_mlx(args, mlx)
+    model = source.open(args.target)
     facts = _facts(model)
     keys = plain_metadata(model.header) if args.keys else None
     tensors = tensor_summary(model.header) if args.tensors else None
@@ -53,6 +60,18 @@ def run(args: argparse.Namespace) -> int:
         print()
         rows = [_tensor_row(row) for row in tensors]
         print_table(("LAYER", "TYPE", "TENSORS", "SIZE"), rows)
+    return OK
+
+
+def _run_mlx(args: argparse.Namespace, model: MlxModel) -> int:
+    if args.keys or args.tensors:
+        raise UsageError("--keys and --tensors are about GGUF files, and this is a model for MLX; leave them out.")
+    where = {"path": str(model.folder), "parts": len(model.files), "file_bytes": model.size_bytes}
+    facts = {**where, **describe_mlx(model.facts)}
+    if args.json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
     return OK
 
 

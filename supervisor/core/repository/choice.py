@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from supervisor.core.repository.entries import RepoFile, Variant
+from supervisor.core.repository.mlx import NAME as MLX
 from supervisor.core.repository.names import quant_of, usual
 from supervisor.core.repository.quality import ORDER, rank
-from supervisor.core.repository.variants import Catalog, RepoFile, Variant
+from supervisor.core.repository.variants import Catalog
 from supervisor.errors import ShardMissing, VariantAmbiguous, VariantNotFound
 
 Preference: TypeAlias = Literal["quality", "speed", "context"]
@@ -50,6 +52,8 @@ class Assessment:
 def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tuple[Variant, ...]:
     """Return the variants that were named by quantisation or path; all of them where neither was given.
 
+    The model for MLX is named `mlx`; it is also found by the repository's name where there is none in GGUF.
+
     A quantisation is one whole token, in any case: `Q4_K` is not `Q4_K_M`, `F16` is not `BF16`. `Q4_K_XL` finds
     `UD-Q4_K_XL` where there is no plain one. Raises VariantNotFound with what there is, VariantAmbiguous, ShardMissing
     with the parts that are not there.
@@ -59,7 +63,7 @@ def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tu
     elif quant is not None:
         found = _by_quant(catalog, quant)
     else:
-        found = catalog.variants
+        found = catalog.variants or catalog.loadable
     if not found:
         raise VariantNotFound(_not_found(catalog, repo, path or quant))
     if quant is None and path is None:
@@ -137,6 +141,8 @@ def _by_path(catalog: Catalog, path: str) -> tuple[Variant, ...]:
 
 def _by_quant(catalog: Catalog, quant: str) -> tuple[Variant, ...]:
     wanted = usual(quant)
+    if wanted == MLX:
+        return (catalog.mlx,) if catalog.mlx else ()
     exact = tuple(one for one in catalog.variants if one.quant == wanted)
     return exact or tuple(one for one in catalog.variants if one.quant.removeprefix("UD-") == wanted)
 
@@ -152,9 +158,9 @@ def _whole(variant: Variant) -> Variant:
 
 
 def _not_found(catalog: Catalog, repo: str, wanted: str | None) -> str:
-    if not catalog.variants:
+    if not catalog.loadable:
         return f"{repo} has no GGUF model. Look for a repository of the model's name that ends in -GGUF."
-    there = listing([Assessment(variant, None) for variant in catalog.variants])
+    there = listing([Assessment(variant, None) for variant in catalog.loadable])
     return f"{repo} has no '{wanted}'. It has: {there}."
 
 

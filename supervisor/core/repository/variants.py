@@ -6,69 +6,27 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from supervisor.core.repository.entries import RepoFile, Variant
+from supervisor.core.repository.mlx import mlx_variant
 from supervisor.core.repository.names import Kind, base_of, folder_of, kind_of, quant_of, shard_of, stem_of
 from supervisor.core.repository.quality import rank
 
 
 @dataclass(frozen=True, slots=True)
-class RepoFile:
-    """A file of a repository.
-
-    Attributes:
-        path: from the top of the repository.
-        size: bytes; None where the hub does not say.
-        sha256: of the content, lower-case hex; None where the hub gives none.
-        etag: what the file is called in the cache; None where that is not known.
-    """
-
-    path: str
-    size: int | None = None
-    sha256: str | None = None
-    etag: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A model that can be loaded: a file, or all shards of a split one.
-
-    Attributes:
-        name: unlike all other names in the repository: the quantisation where that is enough, else the file's path.
-        quant: in the usual spelling; empty where the names do not tell.
-        parts: the files in order, those that are there.
-        missing: paths of shards that are not.
-        base: the name without quantisation: the same for variants of one model.
-    """
-
-    name: str
-    quant: str
-    parts: tuple[RepoFile, ...]
-    missing: tuple[str, ...] = ()
-    base: str = ""
-
-    @property
-    def path(self) -> str:
-        """Path of the first part."""
-        return self.parts[0].path
-
-    @property
-    def folder(self) -> str:
-        return folder_of(self.path)
-
-    @property
-    def size(self) -> int | None:
-        """Bytes of all parts; None where one is not known."""
-        return _sum(self.parts)
-
-
-@dataclass(frozen=True, slots=True)
 class Catalog:
-    """The sorted files of a repository; variants in the order of quality, the rest by path."""
+    """The sorted files of a repository; variants in the order of quality, the rest by path. mlx: the model for MLX."""
 
     variants: tuple[Variant, ...] = ()
     projectors: tuple[RepoFile, ...] = ()
     drafts: tuple[RepoFile, ...] = ()
     adapters: tuple[RepoFile, ...] = ()
     others: tuple[RepoFile, ...] = ()
+    mlx: Variant | None = None
+
+    @property
+    def loadable(self) -> tuple[Variant, ...]:
+        """All models, of every format."""
+        return (*self.variants, *([self.mlx] if self.mlx else ()))
 
 
 def catalog_of(files: Iterable[RepoFile]) -> Catalog:
@@ -82,6 +40,7 @@ def catalog_of(files: Iterable[RepoFile]) -> Catalog:
         tuple(kinds[Kind.DRAFT]),
         tuple(kinds[Kind.ADAPTER]),
         tuple(kinds[Kind.OTHER]),
+        mlx_variant(kinds[Kind.OTHER]),
     )
 
 
@@ -113,8 +72,3 @@ def _named(variants: list[Variant]) -> tuple[Variant, ...]:
     counts = Counter(variant.quant for variant in variants)
     named = [replace(one, name=one.quant if one.quant and counts[one.quant] == 1 else one.path) for one in variants]
     return tuple(sorted(named, key=lambda one: (rank(one.quant), -(one.size or 0), one.path)))
-
-
-def _sum(files: Iterable[RepoFile]) -> int | None:
-    sizes = [file.size for file in files]
-    return None if None in sizes else sum(size or 0 for size in sizes)

@@ -1,0 +1,103 @@
+"""The header of a safetensors file: names, types, shapes and places of its tensors, within bounds.
+
+A file begins with the length of its header as eight bytes, little-endian, then comes the header as JSON, then the data
+of all tensors, without gaps: so the format's own description says. Nothing of a header is believed that its file
+contradicts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from supervisor.errors import SafetensorsError
+
+MAX_HEADER: Final = 16 << 20
+"""Bytes of the longest header that is read: some hundred thousand tensors. The format itself allows 100 MB."""
+LENGTH: Final = 8
+"""Bytes before the header, which say how long it is."""
+
+_BITS: Final = {
+    **{"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32},
+    **{"F16": 16, "BF16": 16, "I16": 16, "U16": 16, "I8": 8, "U8": 8, "BOOL": 8},
+    **{"F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4},
+}
+_MAX_SHAPE = 16
+_MAX_NUMBER = 1 << 60
+_METADATA = "__metadata__"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a file; `n_bytes` of its data."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class SafetensorsHeader:
+    """The tensors of one file, in the order of their data."""
+
+    tensors: tuple[Tensor, ...]
+
+
+class _Entry(msgspec.Struct):
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+def header_bytes(beginning: bytes, file_size: int) -> int:
+    """Return the length of the header from the file's first bytes. Raise SafetensorsError for one that cannot be."""
+    length = int.from_bytes(beginning[:LENGTH], "little")
+    if len(beginning) < LENGTH or file_size < LENGTH + length:
+        raise SafetensorsError("the file ends within its header; copy or download it again")
+    if not 2 <= length <= MAX_HEADER:
+        raise SafetensorsError(f"its header would be {length} bytes long; {MAX_HEADER} are read at most")
+    return length
+
+
+def read_header(text: bytes, file_size: int) -> SafetensorsHeader:
+    """Return what a header says. Raise SafetensorsError for one that is damaged or that the file's size contradicts.
+
+    Args:
+        text: the header without the eight bytes before it.
+        file_size: bytes of the whole file.
+    """
+    try:
+        raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        raw.pop(_METADATA, None)
+        entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise SafetensorsError("its header is not the JSON of one; copy or download it again") from None
+    ordered = sorted(entries.items(), key=lambda item: item[1].data_offsets)
+    _check_places((entry.data_offsets for _, entry in ordered), file_size - LENGTH - len(text))
+    return SafetensorsHeader(tuple(_tensor(name, entry) for name, entry in ordered))
+
+
+def _check_places(places: Iterable[tuple[int, int]], data: int) -> None:
+    end = 0
+    for first, last in places:
+        if first != end or last < first:
+            raise SafetensorsError("its tensors overlap or leave gaps; copy or download it again")
+        end = last
+    if end != data:
+        raise SafetensorsError(f"its tensors need {end} bytes, {data} are there; copy or download it again")
+
+
+def _tensor(name: str, entry: _Entry) -> Tensor:
+    first, last = entry.data_offsets
+    bits = _BITS.get(entry.dtype)
+    shape = tuple(entry.shape)
+    if len(shape) > _MAX_SHAPE or any(not 0 <= side < _MAX_NUMBER for side in shape):
+        raise SafetensorsError("a tensor's shape cannot be")
+    if bits is not None and (math.prod(shape) * bits + 7) // 8 != last - first:
+        raise SafetensorsError("a tensor's bytes are not those of its shape and type")
+    return Tensor(name, entry.dtype, shape, last - first)
