@@ -17,7 +17,7 @@ from supervisor.core.recovery.messages_voice import MessagesVoice
 from supervisor.core.stream.chat import ChatFold
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold, said_by_engine
-from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, compact, parse, written
+from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, compact, parse, parse_pythons, written
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
 from supervisor.errors import EngineStreamInvalid
@@ -53,6 +53,13 @@ def test_what_can_be_worked_with_is_read() -> None:
     assert json.loads(json.dumps(value)) == value
     flat = json.dumps({"text": "[" * 10_000, "many": [[]] * 10_000})
     assert parse(flat) == parse(flat.encode()) == json.loads(flat)
+
+
+def test_what_python_wrote_may_hold_its_constants_and_nothing_else_that_is_none() -> None:
+    assert parse_pythons('{"time_step_limit": [0.0, Infinity]}') == {"time_step_limit": [0.0, float("inf")]}
+    for text in (*DEEP, "", "{", "1" * 5000):
+        with pytest.raises(NotJson):
+            parse_pythons(text)
 
 
 def test_what_is_written_is_json_whatever_numbers_there_are() -> None:

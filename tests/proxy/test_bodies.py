@@ -74,6 +74,7 @@ class _Engine:
 
 class _Answer:
     status = 200
+    ends_with_connection = False
 
     def __init__(self, body: bytes, kind: str) -> None:
         self.content_type = kind

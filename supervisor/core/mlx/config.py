@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from supervisor.core.text.foreignjson import NotJson, parse_pythons
 from supervisor.errors import ModelConfigError
 
 MAX_CONFIG: Final = 4 << 20
@@ -84,8 +84,8 @@ def parse_config(text: bytes) -> dict[str, Any]:
     if len(text) > MAX_CONFIG:
         raise ModelConfigError(f"config.json has {len(text)} bytes; {MAX_CONFIG} are read at most.")
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_pythons(text)
+    except NotJson:
         raise ModelConfigError("config.json is no JSON; copy or download it again.") from None
     if not isinstance(found, dict):
         raise ModelConfigError("config.json is no JSON object; copy or download it again.")

@@ -27,7 +27,7 @@ _SMALL: Final = {  # with the most bytes that are downloaded of each
     **dict.fromkeys(("chat_template.jinja", "chat_template.json", "tiktoken.model"), 64 << 20),
 }
 _WEIGHTS = re.compile(r"model[^/]*\.safetensors")
-_PART = re.compile(r"(?P<stem>[^/]+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors")
+_PART = re.compile(r"\A(?P<stem>[^/]+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors")
 
 
 def mlx_variant(files: Iterable[RepoFile]) -> Variant | None:

@@ -25,6 +25,7 @@ def _refuse(constant: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+_PYTHONS: Final = json.JSONDecoder()
 _FAST: Final = msgspec.json.Decoder()
 
 
@@ -34,18 +35,27 @@ class NotJson(ValueError):
 
 def parse(text: str | bytes) -> Any:
     """Return the value of a JSON text. Raise NotJson where it is none."""
+    return _parse(text, _DECODER)
+
+
+def parse_pythons(text: str | bytes) -> Any:
+    """Return the same of a text that Python wrote, which may hold `Infinity` and `NaN`, as a `config.json` does."""
+    return _parse(text, _PYTHONS)
+
+
+def _parse(text: str | bytes, decoder: json.JSONDecoder) -> Any:
     try:
         value = _FAST.decode(text)
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
-        value = _parsed(text)
+        value = _parsed(text, decoder)
     if _marks(text) > MOST_NESTED and not _is_shallow(value):
         raise _too_deep()
     return value
 
 
-def _parsed(text: str | bytes) -> Any:
+def _parsed(text: str | bytes, decoder: json.JSONDecoder) -> Any:
     try:
-        return _DECODER.decode(text if isinstance(text, str) else decoded(text))
+        return decoder.decode(text if isinstance(text, str) else decoded(text))
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.mlx.config import parse_config
 from supervisor.core.mlx.facts import MlxFacts, read_facts
 from supervisor.core.mlx.memory import MlxSettings, cache_bytes, estimate, max_context
 from supervisor.errors import ModelConfigError
@@ -71,6 +72,18 @@ def test_a_cache_with_windows_cannot_be_quantised() -> None:
     assert facts(MEASURED["qwen3"]["config"]).quantisable
     assert not facts(MEASURED["olmo3"]["config"]).quantisable
     assert not facts(MEASURED["deepseek_v3"]["config"]).quantisable
+
+
+def test_a_configuration_may_hold_what_python_writes() -> None:
+    text = json.dumps({**SMALL_LLAMA, "time_step_limit": [0.0, float("inf")]})
+    assert "Infinity" in text
+    assert facts(parse_config(text.encode())) == facts(SMALL_LLAMA)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000])
+def test_what_is_no_configuration_is_refused(text: str) -> None:
+    with pytest.raises(ModelConfigError):
+        parse_config(text.encode())
 
 
 @pytest.mark.parametrize(

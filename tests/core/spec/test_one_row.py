@@ -36,6 +36,8 @@ NOT_ARCHITECTURES: Mapping[str, str] = {
     "repository/names.py": "marks in the names of files",
     "options/launch.py": "words that llama-server takes as values",
     "params/engine.py": "likewise",
+    "mlx/table.py": "the names of mlx-lm's kinds of models",
+    "mlx/recurrent.py": "likewise",
     "models/registry.py": "the name of the first kind of engines",
 }
 """Where in the core a word may be the name of an architecture, and why."""
