@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ MEASURED: dict[str, Any] = json.loads(Path(__file__).with_name("measured.json").
 _FLOAT32 = {"rwkv7", "qwen3_moe", "gpt_oss", "qwen3_next"}  # as they were run
 
 
-def facts(config: dict[str, Any], width: int = 2) -> MlxFacts:
+def facts(config: Mapping[str, Any], width: int = 2) -> MlxFacts:
     return replace(read_facts([], config), dtype_bytes=width)
 
 
