@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
+from tests.support.made_answer import MadeAnswer
 from tests.support.patience import PATIENCE
 
 MIB = 1 << 20
@@ -60,7 +61,7 @@ class _Engine:
     @asynccontextmanager
     async def post(self, path: str, body: Payload, more: str = "") -> AsyncIterator[EngineResponse]:
         self.asked.append((path, body if isinstance(body, bytes) else b"".join(body)))
-        yield cast(EngineResponse, _Answer(ANSWER, "text/event-stream"))
+        yield MadeAnswer([ANSWER])
 
     def send(
         self, method: str, target: str, body: Payload, content_type: str, more: str = ""
@@ -69,36 +70,7 @@ class _Engine:
 
     @asynccontextmanager
     async def get(self, path: str) -> AsyncIterator[EngineResponse]:
-        yield cast(EngineResponse, _Answer(PROPS, "application/json"))
-
-
-class _Answer:
-    status = 200
-    ends_with_connection = False
-
-    def __init__(self, body: bytes, kind: str) -> None:
-        self.content_type = kind
-        self.full_content_type = kind.encode()
-        self._body = body
-
-    def heard_by(self, listener: Callable[[bytes], None]) -> _Answer:
-        return self
-
-    async def json_object(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._body)
-        return found
-
-    @property
-    def is_over(self) -> bool:
-        return not self._body
-
-    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
-        body, self._body = self._body, b""
-        return not body or (sink(body) and not self._body)
-
-    async def read_some(self) -> bytes:
-        body, self._body = self._body, b""
-        return body
+        yield MadeAnswer([PROPS], "application/json")
 
 
 def relaying_to(engine: _Engine, bodies: Bodies, **entry: Any) -> Relaying:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -25,6 +25,7 @@ from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.waiting import Waiting
 from tests.proxy.asking import answer_of
+from tests.support.made_answer import MadeAnswer
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 NEVER_ENDING = b"data: " + b"x" * MAX_EVENT_BYTES
@@ -40,7 +41,7 @@ class _Engine:
         self._refusal = refusal
         self.client = self
         self.leased = 0
-        self.status, self.content_type = 200, "text/event-stream"
+        self.content_type = "text/event-stream"
         self._parts = parts
 
     async def acquire(self, model: str, affinity: str | None, wait: object = None) -> _Engine:
@@ -52,32 +53,13 @@ class _Engine:
     def release(self) -> None:
         self.leased -= 1
 
-    def heard_by(self, listener: Callable[[bytes], None]) -> _Engine:
-        return self
-
     @asynccontextmanager
     async def post(self, path: str, body: bytes, more: str = "") -> AsyncIterator[EngineResponse]:
-        yield cast(EngineResponse, self)
+        yield MadeAnswer(self._parts, self.content_type)
 
     @asynccontextmanager
-    async def get(self, path: str) -> AsyncIterator[_Engine]:
-        yield self
-
-    async def json_object(self) -> dict[str, object]:
-        return {}
-
-    @property
-    def is_over(self) -> bool:
-        return not self._parts
-
-    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
-        return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
-
-    async def read_some(self) -> bytes:
-        return self._parts.pop(0) if self._parts else b""
-
-    async def read(self, most: int) -> bytes:
-        return await EngineResponse.read(cast(EngineResponse, self), most)
+    async def get(self, path: str) -> AsyncIterator[EngineResponse]:
+        yield MadeAnswer([b"{}"], "application/json")
 
 
 async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completions", **more: object) -> list[Message]:

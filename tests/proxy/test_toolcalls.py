@@ -16,6 +16,7 @@ from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.spoken import PLAIN as PLAIN_WAY
 from supervisor.proxy.toolcalls import Prepared, ToolCalls, Watch
 from tests.core.toolcalls.corpus import TOOLS
+from tests.support.made_answer import MadeAnswer
 
 CHAT = "/v1/chat/completions"
 ENTRY = ModelEntry("m", Source.DEMO, None)
@@ -60,27 +61,13 @@ def test_what_has_no_form_is_passed_on() -> None:
 class _Template:
     """Stands for an engine that renders every prompt with this one."""
 
-    status = 200
-
     def __init__(self, prompt: str) -> None:
-        self._parts = [json.dumps({"prompt": prompt}).encode()]
+        self._told = json.dumps({"prompt": prompt}).encode()
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes, more: str = "") -> AsyncIterator[_Template]:
+    async def post(self, path: str, body: bytes, more: str = "") -> AsyncIterator[EngineResponse]:
         assert path == "/apply-template"
-        yield self
-
-    async def read_some(self) -> bytes:
-        return self._parts.pop(0) if self._parts else b""
-
-    async def read(self) -> bytes:
-        return await EngineResponse.read(cast(EngineResponse, self))
-
-    async def json(self) -> object:
-        return await EngineResponse.json(cast(EngineResponse, self))
-
-    async def json_object(self) -> dict[str, object]:
-        return await EngineResponse.json_object(cast(EngineResponse, self))
+        yield MadeAnswer([self._told], "application/json")
 
 
 @pytest.mark.parametrize(("size", "raw"), [(100, True), (1 << 20, True), (5 << 20, False)])
