@@ -25,15 +25,19 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+LONG = 1 << 18
+"""A context that a slow browser beside a busy machine does not see the end of."""
+
+
 @pytest.fixture(scope="module")
 def daemon(browser: Browser, engine_binary: Path, scripted_model: ScriptedModel) -> Iterator[RunningDaemon]:
     """A daemon with `talker`, `endless` and `huge`, which fits nowhere."""
     when = {"think": f"<think>\nLet me ponder.\n</think>\n\n{REASONED}", "weather": CALL, "hostile": HOSTILE}
     talker = scripted_model(HELLO, when=when, n_ctx=131072)
-    endless = scripted_model("and on and on it goes, ", endless=True)
+    endless = scripted_model("and on and on it goes, ", endless=True, n_ctx=LONG)
     models = {
         "talker": {"file": str(talker), "aliases": ["parrot"]},
-        "endless": {"file": str(endless), "ctx_size": 8192, "parallel": 2},
+        "endless": {"file": str(endless), "ctx_size": LONG, "parallel": 2},
     }
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
         yield running

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.support.browser import Tab
 from tests.support.daemon import RunningDaemon, wait_until
 from tests.support.patience import PATIENCE
-from tests.ui.conftest import HELLO, HOSTILE, REASONED
+from tests.ui.conftest import HELLO, HOSTILE, LONG, REASONED
 
 pytestmark = pytest.mark.engine
 
@@ -215,7 +215,7 @@ def test_rest_says_where_a_model_s_settings_come_from(daemon: RunningDaemon) -> 
     told = daemon.http.get("/api/v1/config", params={"model": "endless"}).json()
     values = {one["key"]: one for one in told["values"]}
     assert (values["cache_type_k"]["value"], values["cache_type_k"]["origin"]) == ("q8_0", "load")
-    assert (values["ctx_size"]["value"], values["ctx_size"]["origin"]) == (8192, "file")
+    assert (values["ctx_size"]["value"], values["ctx_size"]["origin"]) == (LONG, "file")
     assert values["ctx_size"]["place"].startswith(f"{told['path']}:")
     missing: httpx.Response = daemon.http.get("/api/v1/config", params={"model": "nobody"})
     assert missing.json()["error"]["code"] == "model_not_found"
