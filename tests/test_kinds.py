@@ -178,7 +178,7 @@ def test_its_options_become_settings() -> None:
 
 def test_it_is_planned_launched_and_answers_beside_the_others(tmp_path: Path) -> None:
     async def live() -> None:
-        planning = plannings(Ground(_Memory(), float, _Nobody()), ALL).of(ENTRY)
+        planning = plannings(Ground(_Memory(), float, _Nobody(), _Nobody()), ALL).of(ENTRY)
         read = await planning.know(ENTRY, NOBODY)
         place, _ = planning.plan(read, SIGHT, ())
         assert isinstance(place, Seat)

@@ -34,8 +34,15 @@ def kind_of(source: str) -> Form | None:
 
 
 def engine_of(model: ModelSettings) -> Kind | None:
-    """Return the kind of engine that a model's `source` names; None if it names a file, a repository or nothing."""
-    return _ENGINES.get(model.source or "")
+    """Return the kind of engine that a model's `source` names, by itself or by the format of a repository's model.
+
+    None: it names a file, a repository or nothing, and the files decide.
+    """
+    source = model.source or ""
+    if source in _ENGINES or kind_of(source) != "repo":
+        return _ENGINES.get(source)
+    reference = _reference(source)
+    return KINDS.get((reference.quant or "").lower()) if reference is not None else None
 
 
 def path_of(model: ModelSettings) -> str | None:

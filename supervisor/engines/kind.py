@@ -17,6 +17,7 @@ from supervisor.core.devices import Budgets, Holding, Machine
 from supervisor.core.history.records import Spent
 from supervisor.core.launch.fallback import Fallback
 from supervisor.core.learn.history import Observation
+from supervisor.core.mlx.facts import MlxFacts
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.options import options_of
 from supervisor.core.plan import DoesNotFit, Place, Resident
@@ -101,6 +102,32 @@ class Launching(Protocol):
         """Return the engine for a model at its place, not started. Raise the SupervisorError that a load fails with."""
 
 
+class MlxFolder(Protocol):
+    """A model in safetensors."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder that it is in, or would be."""
+
+    @property
+    def facts(self) -> MlxFacts:
+        """Facts that decide its memory."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its weights' files."""
+
+
+class MlxModels(Protocol):
+    """Knows models in safetensors, those of the hub among them."""
+
+    async def ensure_mlx(self, entry: ModelEntry) -> tuple[ModelEntry, MlxFolder]:
+        """Return the entry, which names a folder on disk now, and the model, downloaded if it was missing."""
+
+    async def glance_mlx(self, entry: ModelEntry) -> tuple[ModelEntry, MlxFolder]:
+        """Return the same without a download; then the folder need not be there."""
+
+
 class Memory(Protocol):
     """What is remembered of earlier starts, and takes new facts without making the caller wait."""
 
@@ -119,11 +146,13 @@ class Ground:
         memory: of earlier starts.
         clock: seconds since 1970.
         gguf: plans for models in GGUF, with the hub and the headers behind it.
+        mlx: has models in safetensors.
     """
 
     memory: Memory
     clock: Callable[[], float]
     gguf: Planning
+    mlx: MlxModels
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,22 @@ from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from supervisor.core.models.registry import NATIVE, ModelEntry
+from supervisor.core.options import LaunchOptions
 from supervisor.engines.command.kind import COMMAND
 from supervisor.engines.kind import Ground, Kind, Launching, Planning, Yard
 from supervisor.engines.llama.kind import LLAMA
+from supervisor.engines.mlx.kind import MLX as MLX_KIND
 from supervisor.engines.service import Service
 from supervisor.errors import NotSupportedByEngine
 
 Part = TypeVar("Part")
 
-KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (LLAMA, COMMAND)}
+KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (LLAMA, COMMAND, MLX_KIND)}
 """Every kind, by its name."""
 
+
+MLX: Final = MLX_KIND.name
+"""The kind of models in safetensors."""
 
 NATIVE_KIND: Final = KINDS[NATIVE]
 """The kind of models for which nothing else is said."""
@@ -45,14 +50,18 @@ def launchings(yard: Yard, kinds: Mapping[str, Kind] = KINDS) -> Parts[Launching
 
 
 def for_format(entry: ModelEntry, name: str, kinds: Mapping[str, Kind] = KINDS) -> ModelEntry:
-    """Return the entry of a model that only this kind of engine loads. Raise NotSupportedByEngine without that kind."""
+    """Return the entry of a model that only this kind of engine loads, with the options that it knows.
+
+    Raises NotSupportedByEngine without that kind.
+    """
     if name not in kinds:
         raise NotSupportedByEngine(
             f"'{entry.id}' is a model for {name.upper()}, which no engine here loads. Take one in GGUF; "
             "`supervisor estimate` says what it would hold.",
             param="target",
         )
-    return replace(entry, kind=name)
+    shared = {name: getattr(entry.options, name) for name in kinds[name].shared}
+    return replace(entry, kind=name, options=LaunchOptions(**shared))
 
 
 def service_of(entry: ModelEntry) -> Service:

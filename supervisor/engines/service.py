@@ -18,11 +18,13 @@ class Service:
         model_name: what it calls the model; None: it does not care, and gets what the client wrote.
         plain: it gets requests as they are, and its answers are passed on as they come: nothing of llama-server's own
             is asked for, and no tool calls are looked for. Closing its connection cancels a request.
+        chats: a request of another API than OpenAI's that can be a chat becomes one before it is asked.
     """
 
     apis: frozenset[str]
     model_name: str | None = None
     plain: bool = False
+    chats: bool = False
 
     def check(self, path: str, model: str) -> None:
         """Raise NotSupportedByEngine where the engine of the model does not answer the path."""

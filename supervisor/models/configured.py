@@ -20,7 +20,9 @@ from supervisor.core.options import LaunchOptions, names_file, options_of
 from supervisor.core.params.settings import RequestSettings
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.engines.kinds import MLX, for_format
 from supervisor.files.folder import FolderModel, look_inside, passed_over, scan
+from supervisor.files.mlx_folder import is_mlx_folder
 
 _log = structlog.get_logger()
 
@@ -54,7 +56,11 @@ def _found(folder: str | None) -> dict[str, FolderModel]:
 def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
     """Return the files that these models name and that are missing, each with the id of its model."""
     named = ((entry.id, path) for entry in models for path in (entry.path, *named_files(entry.options)))
-    return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
+    return [(name, path) for name, path in named if path is not None and not _is_model(path)]
+
+
+def _is_model(path: str) -> bool:
+    return os.path.isfile(path) or is_mlx_folder(Path(path))
 
 
 def named_files(options: LaunchOptions) -> Iterator[str]:
@@ -83,14 +89,18 @@ def _entry(
         *_of_requests(model),
     )
     path = path_of(model)
-    if (kind := engine_of(model)) is not None:
+    kind = engine_of(model)
+    if kind is not None and kind.source is not None:
         shared = {name: getattr(entry.options, name) for name in kind.shared}
         own = chosen_from(kind.options, model)
         return replace(entry, source=Source.COMMAND, kind=kind.name, own=own, options=LaunchOptions(**shared))
     if entry.hub is not None:
-        return replace(entry, source=Source.HUB)
+        entry = replace(entry, source=Source.HUB)
+        return entry if kind is None else for_format(entry, kind.name)
     if is_demo(model) or (path is None and found is None and name == DEMO_ID):
         return replace(entry, source=Source.DEMO)
+    if path is not None and is_mlx_folder(Path(path)):
+        return for_format(replace(entry, path=path), MLX)
     if path is not None:
         found = look_inside(Path(path), name) if os.path.isdir(path) else FolderModel(name, Path(path))
     if found is None:  # loading it will say so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from supervisor.core.models.registry import ModelEntry
 from supervisor.core.repository import catalog_of
 from supervisor.errors import HubUnreachable, ModelNotFound
 from supervisor.files.header_cache import HeaderCache
+from supervisor.files.mlx_folder import MlxModel, read_mlx
 from supervisor.hub.access import HubAccess
 from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.models import Chosen, HubModels, check_gguf
@@ -49,6 +51,28 @@ class Fetcher:
         finally:
             self.progress.pop(entry.id, None)
         return _placed(entry, local.path, local.projector), siblings_of(chosen)
+
+    async def ensure_mlx(self, entry: ModelEntry) -> tuple[ModelEntry, MlxModel]:
+        """Return the entry of a model for MLX with its folder, downloaded if it is missing; and the model.
+
+        Raises ModelFileError and its subclasses, and as `HubModels.look` and `HubModels.fetch`.
+        """
+        if entry.hub is None:
+            return entry, await asyncio.to_thread(read_mlx, Path(entry.path or ""))
+        chosen = await ask_hub(self.chosen, entry)
+        try:
+            local = await self.hub.fetch(chosen, vision=False, watch=lambda shown: self._begin(entry.id, shown))
+        finally:
+            self.progress.pop(entry.id, None)
+        model = await asyncio.to_thread(read_mlx, local.path.parent)
+        return replace(entry, path=str(model.folder)), model
+
+    async def glance_mlx(self, entry: ModelEntry) -> tuple[ModelEntry, MlxModel]:
+        """Return the same without a download; then the folder need not be there."""
+        if entry.hub is None:
+            return await self.ensure_mlx(entry)
+        chosen = await ask_hub(self.chosen, entry)
+        return entry, await ask_hub(self.hub.mlx, chosen)
 
     def info(self, entry: ModelEntry) -> tuple[ModelEntry, ModelInfo]:
         """Return the model as a plan needs it, without a download. Blocks."""

@@ -10,7 +10,7 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.gguf import shard_of
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.text.plaintext import is_text, plain
-from supervisor.engines.kinds import KINDS, for_format
+from supervisor.engines.kinds import KINDS, MLX, for_format
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.files.folder import scan_files
 from supervisor.files.mlx_folder import is_mlx_folder, read_mlx
@@ -82,7 +82,7 @@ def _mlx_entry(registry: Registry, folder: Path, model_id: str | None) -> ModelE
     name = model_id or folder.name
     if not name:
         raise ModelFileError(f"{folder} gives no model id; name one with --id.")
-    return replace(for_format(new_entry(registry, name, None), "mlx"), path=str(folder))
+    return replace(for_format(new_entry(registry, name, None), MLX), path=str(folder))
 
 
 def _name_of(first: Path) -> str:

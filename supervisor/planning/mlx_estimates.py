@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -12,15 +11,10 @@ from supervisor.config.base import Mebibytes, Slots, SomeTokens, Strict, Tokens
 from supervisor.core.mlx.describe import estimate_json
 from supervisor.core.mlx.facts import MlxFacts
 from supervisor.core.mlx.memory import MlxSettings, estimate
-from supervisor.errors import EstimateRefused, InvalidRequest
-
-FUSED: Final = sys.platform == "darwin"
-"""Attention needs no matrix of scores on Metal."""
+from supervisor.core.mlx.settings import Said, settings_of
+from supervisor.errors import InvalidRequest
 
 _MOST_CONTEXTS = 64
-_CONTEXT = 4096  # of a model that does not say what it was trained for
-_MIB = 1 << 20
-_BITS: Final[Mapping[str, int | None]] = {"f16": None, "bf16": None, "f32": None, "q8_0": 8, "q4_0": 4}
 
 
 class MlxGiven(Strict):
@@ -28,10 +22,10 @@ class MlxGiven(Strict):
 
     ctx_size: Tokens | None = None
     parallel: Slots | None = None
-    ubatch_size: SomeTokens = MlxSettings.prefill_step
+    ubatch_size: SomeTokens | None = None
     cache_type_k: str = Field(default="f16", max_length=16)
     cache_type_v: str = Field(default="f16", max_length=16)
-    cache_ram: Mebibytes = 0
+    cache_ram: Mebibytes | None = None
 
 
 def mlx_settings(facts: MlxFacts, given: Mapping[str, Any], *, fused: bool) -> MlxSettings:
@@ -51,14 +45,7 @@ def mlx_settings(facts: MlxFacts, given: Mapping[str, Any], *, fused: bool) -> M
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise InvalidRequest(f"{name} cannot be {str(given.get(name))[:100]!r}: {first['msg']}.", param=name) from None
-    return MlxSettings(
-        context=found.ctx_size or facts.n_ctx_train or _CONTEXT,
-        sequences=found.parallel or 1,
-        kv_bits=_kv_bits(facts, found),
-        prefill_step=found.ubatch_size,
-        prompt_cache_bytes=found.cache_ram * _MIB,
-        fused=fused,
-    )
+    return settings_of(facts, Said(**found.model_dump()), fused=fused)
 
 
 def mlx_estimates_json(
@@ -74,16 +61,3 @@ def mlx_estimates_json(
         settings = mlx_settings(facts, {**given, "ctx_size": context}, fused=fused)
         found.append(estimate_json(facts, settings, estimate(facts, settings)))
     return found if isinstance(contexts, list) else found[0]
-
-
-def _kv_bits(facts: MlxFacts, given: MlxGiven) -> int | None:
-    if given.cache_type_k not in _BITS or _BITS[given.cache_type_k] != _BITS.get(given.cache_type_v, 0):
-        raise InvalidRequest("A cache of MLX is f16, q8_0 or q4_0, keys and values alike.", param="cache_type_k")
-    bits = _BITS[given.cache_type_k]
-    if bits and not facts.quantisable:
-        raise EstimateRefused(
-            "kv_bits_not_supported",
-            f"mlx-lm cannot quantise the cache of '{facts.model_type}' ({', '.join(facts.kinds) or 'none'}): only full "
-            "attention with heads of a multiple of 64 can be. Leave the cache type out.",
-        )
-    return bits

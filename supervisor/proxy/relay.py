@@ -204,21 +204,22 @@ class RelayEndpoint:
         if asked.service.plain:
             prepared = sent_as_it_is(self.route, body, entry, asked.service, counted=asked.key is not None)
         else:
-            body, prepared = self._in_its_own_way(body, entry, asked.entered)
+            body, prepared = self._in_its_own_way(body, asked)
         if not self.route.is_form:
             check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
         return prepared, body.fields
 
-    def _in_its_own_way(
-        self, body: ClientJson, entry: ModelEntry, entered: Entered | None
-    ) -> tuple[ClientJson, Prepared]:
+    def _in_its_own_way(self, body: ClientJson, asked: _Asked) -> tuple[ClientJson, Prepared]:
         """Return the request with the model's defaults, and as llama-server gets it."""
+        entry, entered = asked.entry, asked.entered
         if self.route.is_form:  # its fields are texts, whose form the engine judges
             body = _with(body, entry.requests.missing_in_form(body.fields))
         elif self.route.generates or self.route.prompts:
             body = _fitted(body if entered is None else entered.with_defaults(body, entry), entry.requests)
         calls, path = self.relaying.tool_calls, self.route.path
-        return body, calls.prepare(path, body, entry) if entered is None else entered.prepared(calls, body, entry)
+        if entered is not None:
+            return body, entered.prepared(calls, body, entry)
+        return body, calls.prepare(path, body, entry, chats=asked.service.chats)
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """Return the way to wait for an engine, where the client can hear something meanwhile."""

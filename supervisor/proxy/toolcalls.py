@@ -87,8 +87,16 @@ class ToolCalls:
         self._unparsable: set[str] = set()
         self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
 
-    def prepare(self, path: str, request: ClientJson, entry: ModelEntry, form: Form | None = None) -> Prepared:
-        """Return the request to the engine and the watch over its answer; form: of its API. Raise InvalidRequest."""
+    def prepare(
+        self, path: str, request: ClientJson, entry: ModelEntry, form: Form | None = None, *, chats: bool = False
+    ) -> Prepared:
+        """Return the request to the engine and the watch over its answer.
+
+        Args:
+            form: of its API. chats: the engine knows no other API that a chat can be asked by.
+
+        Raises InvalidRequest.
+        """
         body, asked = request.text, request.fields
         form = form or _form_of(path)
         if form is None:
@@ -101,7 +109,7 @@ class ToolCalls:
             asked, body = stripped, without(body, _OURS)
             request = replace(request, fields=asked, text=body)
         limited = path != CHAT_PATH and entry.requests.max_seconds is not None
-        always = form.always or thoughts or limited
+        always = form.always or thoughts or limited or (chats and path != CHAT_PATH)
         if mode == "off":
             return plainly(path, request, always=always, thoughts=thoughts, form=form)
         chat = form.chat(asked) if not request.opaque else None

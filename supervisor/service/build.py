@@ -116,7 +116,7 @@ def parts(
         fetcher=fetcher,
         lookout=lookout,
         variants=variants,
-        kinds=plannings(Ground(learning, time.time, gguf)),
+        kinds=plannings(Ground(learning, time.time, gguf, fetcher)),
         commands=commands,
     )
 

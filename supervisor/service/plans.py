@@ -10,6 +10,7 @@ from typing import Any
 
 from supervisor.core.devices.describe import as_json, problems_json
 from supervisor.core.history.records import Spent
+from supervisor.core.mlx.settings import FUSED
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Place, Resident
 from supervisor.core.schedule import ModelPolicy, barred_by, refusal
@@ -19,7 +20,7 @@ from supervisor.errors import EstimateRefused, ModelDoesNotFit, SupervisorError,
 from supervisor.planning.estimates import estimates_json
 from supervisor.planning.known import with_header
 from supervisor.planning.lookout import Lookout, Sight
-from supervisor.planning.mlx_estimates import FUSED, mlx_estimates_json
+from supervisor.planning.mlx_estimates import mlx_estimates_json
 from supervisor.planning.planner import refused
 from supervisor.pool.living import Living
 from supervisor.service.resolve import Asked, Resolver

@@ -11,7 +11,7 @@ from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.repository import Assessment, HubReference, Preference, Variant, is_mlx, listing
-from supervisor.engines.kinds import for_format
+from supervisor.engines.kinds import MLX, for_format
 from supervisor.errors import InvalidRequest, SupervisorError, VariantNotFound
 from supervisor.files.mlx_folder import MlxModel, is_mlx_folder, read_mlx
 from supervisor.hub.models import Chosen, HubModels, Lookup
@@ -22,7 +22,6 @@ from supervisor.pool.living import Living
 from supervisor.service.status import VariantShown
 from supervisor.service.variants import Candidate, Variants
 
-MLX = "mlx"
 OLLAMA = "ollama:"
 
 

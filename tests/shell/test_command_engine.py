@@ -211,7 +211,7 @@ async def test_children_count(bench: Bench) -> None:
 
 
 def planning(bench: Bench) -> CommandPlanning:
-    return CommandPlanning(Ground(bench.memory, lambda: 1.0, None))  # type: ignore[arg-type]  # nothing is in GGUF
+    return CommandPlanning(Ground(bench.memory, lambda: 1.0, None, None))  # type: ignore[arg-type]  # nothing is in GGUF
 
 
 async def test_another_command_and_other_variables_are_not_what_was_measured(bench: Bench) -> None:

@@ -23,12 +23,13 @@ from supervisor.core.memory.backends import BackendName
 from supervisor.core.mlx.describe import estimate_json
 from supervisor.core.mlx.facts import MlxFacts
 from supervisor.core.mlx.memory import estimate as estimate_mlx
+from supervisor.core.mlx.settings import FUSED
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest
 from supervisor.llamacpp.locate import search
 from supervisor.models.reader import ModelReader
 from supervisor.planning.estimates import NAMES, estimate_options, estimated
-from supervisor.planning.mlx_estimates import FUSED, mlx_settings
+from supervisor.planning.mlx_estimates import mlx_settings
 from supervisor.system.paths import places
 
 VERB = Verb(

@@ -30,7 +30,7 @@ class MlxSettings:
         sequences: those that are computed together; a batch is as long as its longest.
         kv_bits: of a number in a quantised cache, 8 or 4; None: as the activations are.
         prefill_step: tokens of a prompt that are read at once.
-        prompt_cache_bytes: the bound on the caches that are kept after their requests.
+        prompt_cache_bytes: the bound on the caches that are kept after their requests; None: those of one sequence.
         fused: attention without a matrix of scores, as on Metal; the CPU has one.
     """
 
@@ -38,7 +38,7 @@ class MlxSettings:
     sequences: int = 1
     kv_bits: int | None = None
     prefill_step: int = 512
-    prompt_cache_bytes: int = 0
+    prompt_cache_bytes: int | None = 0
     fused: bool = False
 
 
@@ -62,9 +62,15 @@ def estimate(facts: MlxFacts, settings: MlxSettings) -> MlxMemory:
     return MlxMemory(
         weights=facts.weights_bytes,
         cache=settings.sequences * cache_bytes(facts, settings),
-        prompt_cache=settings.prompt_cache_bytes,
+        prompt_cache=kept_bytes(facts, settings),
         compute=_compute_bytes(facts, settings),
     )
+
+
+def kept_bytes(facts: MlxFacts, settings: MlxSettings) -> int:
+    """Return the bound on the caches that are kept after their requests."""
+    given = settings.prompt_cache_bytes
+    return cache_bytes(facts, settings) if given is None else given
 
 
 def cache_bytes(facts: MlxFacts, settings: MlxSettings) -> int:
