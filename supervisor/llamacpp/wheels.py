@@ -61,7 +61,7 @@ class PipLines:
         if size is not None:
             report(Progress("download", min(int(size[1]) / max(int(size[2]), 1), 1.0), self._file))
         elif begun is not None:
-            self._file = begun["what"].rpartition("/")[2]
+            self._file = begun["what"].partition(" (from ")[0].rpartition("/")[2]
             report(Progress("install" if begun["verb"].startswith("Inst") else "download", None, self._file))
 
 

@@ -103,7 +103,11 @@ def _write_weights(path: Path, reader: gguf.GGUFReader, blocks: int) -> None:
         names = [f"model.layers.{block}.{_NAMES[inner]}" for block in range(blocks)] if inner else [_NAMES[stem]]
         for name in names:
             raw = values.tobytes()
-            header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+            header[name] = {
+                "dtype": "F32",
+                "shape": list(values.shape),
+                "data_offsets": [len(data), len(data) + len(raw)],
+            }
             data += raw
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)

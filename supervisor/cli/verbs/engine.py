@@ -29,10 +29,12 @@ VERB = Verb(
         ("engine which", "the engine that would be used, and why"),
         ("engine install", "the official build for this machine, else one from source"),
         ("engine build --backend cuda", "from source, for NVIDIA GPUs"),
+        ("engine install mlx", "mlx-lm, for models in safetensors"),
         ("engine use --previous", "back to the one before"),
     ),
 )
 
+LLAMA, MLX = "llama-server", "mlx"
 BACKENDS = ("auto", "cpu", "cuda", "hip", "vulkan", "metal")
 ROUTES = {"auto": ("release", "registry", "git"), "release": ("release",), "source": ("registry", "git")}
 _HEADERS = ("NAME", "BUILD", "COMMIT", "BACK END", "FROM", "MADE", "")
@@ -42,7 +44,7 @@ $LLAMA_SERVER_PATH, the one chosen with `engine use`, others installed here, PAT
 installed with --no-use."""
 _INSTALL = """Get an engine by the first route that works: the official release archive for this machine, else a build
 from source. It is tried out with the built-in model before it is used; the one before stays for
-`engine use --previous`."""
+`engine use --previous`. `mlx` is mlx-lm, with all that it needs in an environment of its own."""
 _BUILD = """Build an engine from source. `registry` takes the source from the Python package index that is configured,
 `git` from the repository, a folder is built as it is. Compilers must be installed; cmake is fetched if there is
 none."""
@@ -57,7 +59,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     inner_verb(verbs, "list", "show the engines installed here", run_list)
 
     install = inner_verb(verbs, "install", "get an engine by the first route that works", run_install, _INSTALL)
+    install.add_argument("what", nargs="?", choices=(LLAMA, MLX), default=LLAMA, help="default: %(default)s")
     install.add_argument("--route", choices=tuple(ROUTES), default="auto", help="which routes (default: %(default)s)")
+    install.add_argument("--if-missing", action="store_true", help="mlx: leave one of the same versions as it is")
     _add_making(install)
 
     build = inner_verb(verbs, "build", "build an engine from source", run_build, _BUILD)
@@ -109,20 +113,27 @@ def run_which(args: argparse.Namespace) -> int:
 def run_list(args: argparse.Namespace) -> int:
     """Print the engines in the store."""
     store = _store()
+    from supervisor.engines.mlx.environment import find_python  # noqa: PLC0415 - start-up time
+
     chosen, engines = store.chosen(), store.engines()
+    python = find_python(os.environ)
     if args.json:
         listed = [_engine_facts(store, manifest, chosen) for manifest in engines]
-        print_json({"engines": listed, "current": chosen.current, "previous": chosen.previous})
-    elif engines:
+        mlx = None if python is None else str(python)
+        print_json({"engines": listed, "current": chosen.current, "previous": chosen.previous, "mlx": mlx})
+        return OK
+    if engines:
         print_table(_HEADERS, [_row(manifest, chosen) for manifest in engines])
     else:
-        print("no engine is installed here; `engine install` gets one")
+        print("no llama-server is installed here; `engine install` gets one")
+    if python is not None:
+        print(f"mlx-lm, for models in safetensors: {python}")
     return OK
 
 
 def run_install(args: argparse.Namespace) -> int:
     """Install an engine."""
-    return _make(args, ROUTES[args.route])
+    return _install_mlx(args) if args.what == MLX else _make(args, ROUTES[args.route])
 
 
 def run_build(args: argparse.Namespace) -> int:
@@ -141,6 +152,11 @@ def run_use(args: argparse.Namespace) -> int:
 
 def run_remove(args: argparse.Namespace) -> int:
     """Delete an engine."""
+    if args.name == MLX:
+        from supervisor.llamacpp.mlxlm import remove_mlx  # noqa: PLC0415 - start-up time
+
+        require(remove_mlx(os.environ), "mlx-lm is not installed here.")
+        return _tell(args, {"removed": MLX})
     store = _store()
     return _print_chosen(args, store, store.remove(args.name))
 
@@ -175,6 +191,17 @@ def _install(request: InstallRequest) -> Manifest:
     with progress() as report:
         work = install(where, os.environ, request, smoke_test=SmokeTest(where, os.environ), progress=teller(report))
         return run_until_signal(work)
+
+
+def _install_mlx(args: argparse.Namespace) -> int:
+    from supervisor.llamacpp.mlxlm import install_mlx, is_current  # noqa: PLC0415 - start-up time
+
+    if args.if_missing and is_current(os.environ):
+        return OK
+    with progress() as report:
+        work = install_mlx(places(os.environ), os.environ, wait=args.wait, report=teller(report))
+        path = run_until_signal(work)
+    return _tell(args, {"name": MLX, "path": str(path)})
 
 
 def _store() -> EngineStore:

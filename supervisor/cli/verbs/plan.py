@@ -97,8 +97,10 @@ def _planned_here(args: argparse.Namespace, target: str, options: Json) -> Json:
 
 def _show(found: Json) -> None:
     parts = found["parts"]
-    where = ", ".join(part["name"] for part in parts if part["layers"])
+    where = ", ".join(part["name"] for part in parts if part.get("layers", part["total_bytes"]))
     print(f"{bold(found['model'])} on {where}")
+    if "layers" not in parts[0]:
+        return _show_seat(found)
     shown = [name for name in _COLUMNS if any(part[f"{name}_bytes"] for part in parts)]
     headers = ("DEVICE", "LAYERS", *(_COLUMNS[name] for name in shown), "TOTAL", "LEFT")
     rows = [
@@ -114,13 +116,25 @@ def _show(found: Json) -> None:
     say(_context(found))
     if found["speed"]:
         say(speed_text(found["speed"]))
+    _show_why(found)
+    print()
+    words = [*(f"{name}={value}" for name, value in found["env"].items()), "llama-server", *found["arguments"]]
+    print(dim(shlex.join(words)))
+
+
+def _show_seat(found: Json) -> None:
+    """Print the plan of an engine whose parts are its kind's own matter."""
+    print_table(("DEVICE", "TOTAL"), [(part["name"], _bytes(part["total_bytes"])) for part in found["parts"]])
+    if found.get("ctx_size"):
+        print(f"\ncontext: {found['ctx_size']:,} tokens per request")
+    _show_why(found)
+
+
+def _show_why(found: Json) -> None:
     for engine, model in zip(found["evict"], found["evict_models"], strict=True):
         print(f"must leave first: engine {engine} ({model})")
     for reason in found["why"]:
         say(f"- {reason}")
-    print()
-    words = [*(f"{name}={value}" for name, value in found["env"].items()), "llama-server", *found["arguments"]]
-    print(dim(shlex.join(words)))
 
 
 def _context(found: Json) -> str:

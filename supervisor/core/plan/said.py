@@ -15,6 +15,7 @@ from supervisor.core.plan.space import Space, free_of, held_by
 from supervisor.core.plan.types import Budgets, DoesNotFit, Placement, Resident, Shortage
 from supervisor.core.plan.why import gib, listed
 
+_LEARNED = "It holds what it was seen to hold before."
 _STAYS = 1e12  # seconds: what it costs to move an engine that cannot be moved
 
 
@@ -63,9 +64,17 @@ Place: TypeAlias = Placement | Seat
 
 
 def seat(
-    model: str, wanted: Mapping[str, int], budgets: Budgets, residents: Sequence[Resident], *, learned: bool = False
+    model: str,
+    wanted: Mapping[str, int],
+    budgets: Budgets,
+    residents: Sequence[Resident],
+    *,
+    learned: bool = False,
+    why: str = "It holds what `memory` says.",
 ) -> Seat | DoesNotFit:
     """Return the seat of an engine that will hold `wanted` bytes by device, or the numbers why there is none.
+
+    learned: they come from an earlier start. why: the sentence on where they come from otherwise.
 
     Pure and deterministic. No device and no host is filled beyond its budget, and nobody leaves without need. A device
     that is not there has no room.
@@ -81,15 +90,12 @@ def seat(
     movable = [one for one in residents if one.evictable]
     leaving: Leaving | None = () if enough(()) else cheapest(movable, enough)
     if leaving is not None:
-        why = (_source(learned), *(f"{one.model} (engine {one.engine}) leaves." for one in leaving))
-        return Seat(model, wanted, tuple(one.engine for one in leaving), why, learned)
+        source = _LEARNED if learned else why
+        reasons = (source, *(f"{one.model} (engine {one.engine}) leaves." for one in leaving))
+        return Seat(model, wanted, tuple(one.engine for one in leaving), reasons, learned)
     space = free.plus(held_by(budgets, movable))
     blockers = _blockers(residents, enough)
     return _no_seat(model, (*absent, *_short(budgets, space, need)), blockers, sorted(there))
-
-
-def _source(learned: bool) -> str:
-    return "It holds what it was seen to hold before." if learned else "It holds what `memory` says."
 
 
 def _space(budgets: Budgets, model: str, wanted: Mapping[str, int]) -> Space:

@@ -21,7 +21,7 @@ PINS: Final = Path(__file__).with_name("requirements.txt")
 
 def folder_of(env: Mapping[str, str]) -> Path:
     """Return the folder of the environment, whether it is there or not."""
-    return places(env).cache / "mlx"
+    return places(env).engines / "mlx"
 
 
 def interpreter_in(folder: Path) -> Path:

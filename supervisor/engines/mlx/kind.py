@@ -11,10 +11,11 @@ from typing import Final
 from supervisor.core.devices import HOST
 from supervisor.core.history.records import Spent
 from supervisor.core.launch.fallback import Fallback
-from supervisor.core.mlx.memory import MlxSettings, estimate, kept_bytes, max_context
+from supervisor.core.mlx.memory import MlxMemory, MlxSettings, estimate, kept_bytes, max_context
 from supervisor.core.mlx.settings import settings_of
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Place, Resident, seat
+from supervisor.core.plan.why import gib
 from supervisor.core.schedule.events import Failure
 from supervisor.engines.command.measured import Measured, held_before
 from supervisor.engines.engine import Engine
@@ -53,7 +54,11 @@ class MlxRead(Read):
 
     def total(self, context: int) -> int:
         """Return the bytes that it will hold with a context of so many tokens."""
-        return max(self.held, estimate(self.model.facts, replace(self.settings, context=context)).total)
+        return max(self.held, self.parts(context).total)
+
+    def parts(self, context: int) -> MlxMemory:
+        """Return the same by part, as it is estimated."""
+        return estimate(self.model.facts, replace(self.settings, context=context))
 
     def context_within(self, room: int) -> int:
         """Return the context of an engine that may hold so many bytes; 0: none fits."""
@@ -104,8 +109,13 @@ class MlxPlanning:
         return {"ctx_size": launch.settings.context, "arguments": list(launch.arguments()), "env": {}, "speed": None}
 
     def _seat(self, read: MlxRead, context: int, sight: Sight, residents: Sequence[Resident]) -> Place | DoesNotFit:
-        wanted = {HOST: read.total(context)}
-        return seat(read.entry.id, wanted, sight.budgets, residents, learned=False)
+        total, parts = read.total(context), read.parts(context)
+        why = (
+            f"It holds {gib(parts.weights)} of weights, {gib(parts.cache)} of caches for {context:,} tokens, "
+            f"{gib(parts.prompt_cache)} of caches that are kept, and up to {gib(parts.compute + parts.base)} to compute."
+        )
+        learned = total > parts.total
+        return seat(read.entry.id, {HOST: total}, sight.budgets, residents, learned=learned, why=why)
 
     async def _read(self, entry: ModelEntry, model: MlxFolder) -> MlxRead:
         if model.facts.custom_code:
