@@ -102,12 +102,8 @@ def _write_weights(path: Path, reader: gguf.GGUFReader, blocks: int) -> None:
         stem, _, inner = tensor.name.partition("blk.0.")
         names = [f"model.layers.{block}.{_NAMES[inner]}" for block in range(blocks)] if inner else [_NAMES[stem]]
         for name in names:
-            raw = values.tobytes()
-            header[name] = {
-                "dtype": "F32",
-                "shape": list(values.shape),
-                "data_offsets": [len(data), len(data) + len(raw)],
-            }
-            data += raw
+            begins = len(data)
+            data += values.tobytes()
+            header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [begins, len(data)]}
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)

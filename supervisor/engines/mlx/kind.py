@@ -112,7 +112,7 @@ class MlxPlanning:
         total, parts = read.total(context), read.parts(context)
         why = (
             f"It holds {gib(parts.weights)} of weights, {gib(parts.cache)} of caches for {context:,} tokens, "
-            f"{gib(parts.prompt_cache)} of caches that are kept, and up to {gib(parts.compute + parts.base)} to compute."
+            f"{gib(parts.prompt_cache)} of caches that are kept, and at most {gib(parts.compute + parts.base)} to run."
         )
         learned = total > parts.total
         return seat(read.entry.id, {HOST: total}, sight.budgets, residents, learned=learned, why=why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 from collections.abc import Callable, Iterator
@@ -66,6 +67,7 @@ class Answer:
         self._thoughts = Thoughts(model.marks if asked.thoughts else None, within=within)
         sampler = sampler_of(asked.sampling, sorted(model.ends), model.n_vocab)
         self._work = Work(prompt, max(1, self._most), sampler, processors_of(asked.sampling))
+        self._looks_at = time.monotonic() + _LOOK_S
         self._letters: Any = model.tokenizer.detokenizer
 
     def steps(self) -> Iterator[Step]:
@@ -87,11 +89,12 @@ class Answer:
 
     def _next(self) -> Read | Written:
         while True:
-            try:
-                return self._work.told.get(timeout=_LOOK_S)
-            except queue.Empty:
+            if time.monotonic() >= self._looks_at:
+                self._looks_at = time.monotonic() + _LOOK_S
                 if self._is_gone():
-                    raise Leaving from None
+                    raise Leaving
+            with contextlib.suppress(queue.Empty):
+                return self._work.told.get(timeout=_LOOK_S)
 
     def _pieces(self, told: Written) -> list[Piece]:
         account = self.account

@@ -84,6 +84,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             route = routes.get(self.path.partition("?")[0])
             if route is None:
+                self.close_connection = True  # its body stays unread
                 raise Refused(
                     f"An engine for MLX does not answer {self.command} {self.path[:200]}.", 404, "not_found_error"
                 )
