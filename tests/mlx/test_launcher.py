@@ -18,10 +18,10 @@ import pytest
 
 from supervisor.core.mlx.memory import MlxSettings
 from supervisor.engines.mlx.command import MlxLaunch
-from tests.conftest import ScriptedModel
 from tests.support.daemon import scratch_home, wait_until
 from tests.support.mlx import require_mlx
 from tests.support.patience import PATIENCE
+from tests.support.scripted import ScriptedModel
 from tests.support.scripted_mlx import write_scripted_mlx
 
 HELLO = "Hello from a model for MLX, äöü and all."
@@ -313,12 +313,17 @@ def test_answers_are_written_side_by_side_and_others_wait(busy: Launched) -> Non
     wait_until(lambda: busy.busy() == 0, "all have ended")
 
 
-def test_one_by_one_with_a_quantised_cache(talker: MlxLaunch, tmp_path: Path) -> None:
-    """The heads of this model are too narrow for mlx-lm to quantise, so only that it answers alone is seen here."""
-    config = json.loads((talker.folder / "config.json").read_text())
-    assert config["head_dim"] == 32
-    with launched(replace(talker, settings=replace(talker.settings, kv_bits=8))) as found:
+def test_one_by_one_with_a_quantised_cache(endless: MlxLaunch, talker: MlxLaunch) -> None:
+    settings = replace(talker.settings, kv_bits=8)
+    with launched(replace(talker, settings=settings)) as found:
         assert found.http.get("/props").json()["total_slots"] == 1
+        assert found.chat().json()["choices"][0]["message"]["content"] == HELLO
+        assert found.chat("Hi, and more").json()["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    with launched(replace(endless, settings=replace(endless.settings, kv_bits=4))) as found:
+        for content in ("Hi", "x" * 20_000):
+            with pytest.raises(httpx.ReadTimeout):
+                found.http.post("/v1/chat/completions", json=asked(content), timeout=0.2)
+            wait_until(lambda: found.busy() == 0, "the slot is free")
 
 
 @pytest.mark.parametrize("how", ["stdin", "parent"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 
 _NAMES: Mapping[str, str] = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -24,6 +25,7 @@ _NAMES: Mapping[str, str] = {
     "ffn_up.weight": "mlp.up_proj.weight",
     "ffn_down.weight": "mlp.down_proj.weight",
 }
+_HEAD = 64  # mlx-lm can keep a cache of such heads in fewer bits
 _SPECIAL = 3  # `llama_token_type`
 
 
@@ -62,7 +64,7 @@ def _config(values: Mapping[str, Any], n_vocab: int, blocks: int) -> dict[str, A
         "intermediate_size": values["llama.feed_forward_length"],
         "num_attention_heads": values["llama.attention.head_count"],
         "num_key_value_heads": values["llama.attention.head_count_kv"],
-        "head_dim": values["llama.attention.key_length"],
+        "head_dim": _HEAD,
         "rms_norm_eps": 1e-6,
         "vocab_size": n_vocab,
         "max_position_embeddings": values["llama.context_length"],
@@ -98,7 +100,7 @@ def _write_weights(path: Path, reader: gguf.GGUFReader, blocks: int) -> None:
     header: dict[str, Any] = {}
     data = bytearray()
     for tensor in reader.tensors:
-        values = tensor.data.astype("<f4")
+        values = _wider(tensor)
         stem, _, inner = tensor.name.partition("blk.0.")
         names = [f"model.layers.{block}.{_NAMES[inner]}" for block in range(blocks)] if inner else [_NAMES[stem]]
         for name in names:
@@ -107,3 +109,11 @@ def _write_weights(path: Path, reader: gguf.GGUFReader, blocks: int) -> None:
             header[name] = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [begins, len(data)]}
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def _wider(tensor: gguf.ReaderTensor) -> np.ndarray:
+    """The tensor's values; those of attention, which are zeros, for wider heads."""
+    values: np.ndarray = tensor.data.astype("<f4")
+    if ".attn_q" in tensor.name or ".attn_k" in tensor.name or ".attn_v" in tensor.name:
+        return np.zeros((_HEAD, values.shape[1]), "<f4")
+    return np.zeros((values.shape[0], _HEAD), "<f4") if ".attn_output" in tensor.name else values
