@@ -74,6 +74,9 @@ DATA_ONLY: frozenset[str] = frozenset({"core.spec.architectures", "demo.texts", 
 MAX_LINES = 400
 PROGRAM_NAMES = frozenset({"", "__version__"})  # what supervisor/__init__.py holds
 
+# Run by another interpreter, which has nothing of this program.
+ELSEWHERE = "engines.mlx.launcher"
+
 # Where text of engines and drivers arrives, JSON is read by `core/text/foreignjson` alone; these read their own.
 READ_FOREIGN_JSON = ("core", "engines", "proxy")
 READ_THEIR_OWN: frozenset[str] = frozenset(
@@ -354,7 +357,11 @@ def opened_files(text: str, module: str) -> list[str]:
 
 def unguarded_json(text: str, module: str) -> list[str]:
     """Calls of `json.loads` where others' JSON arrives: it also raises what is no ValueError."""
-    if module in READ_THEIR_OWN or not any(is_within(module, room) for room in READ_FOREIGN_JSON):
+    if (
+        module in READ_THEIR_OWN
+        or is_within(module, ELSEWHERE)
+        or not any(is_within(module, room) for room in READ_FOREIGN_JSON)
+    ):
         return []
     calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
     return [

@@ -25,12 +25,14 @@ from supervisor.errors import (
     InvalidRequest,
     LoadCancelled,
     MemoryUnknown,
+    ModelConfigError,
     ModelDoesNotFit,
     ModelFileError,
     ModelLoadFailed,
     OptionNotSupported,
     ProjectorAlone,
     QueueFull,
+    SafetensorsError,
     ShardMissing,
     ShuttingDown,
     SupervisorError,
@@ -211,7 +213,17 @@ _ERRORS: dict[str, type[SupervisorError]] = {
             EngineUnusable,
             EngineHung,
         ),
-        *(ModelFileError, GgufError, ShardMissing, ProjectorAlone, VocabularyOnly, DraftOnly, ContextUnknown),
+        *(
+            ModelFileError,
+            GgufError,
+            SafetensorsError,
+            ModelConfigError,
+            ShardMissing,
+            ProjectorAlone,
+            VocabularyOnly,
+            DraftOnly,
+            ContextUnknown,
+        ),
     )
 }
 

@@ -47,6 +47,7 @@ from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
+from supervisor.proxy.callids import call_id
 from supervisor.proxy.counts import Counts
 from supervisor.proxy.spoken import PLAIN, Plain, Spoken
 
@@ -56,12 +57,6 @@ _ANY_CHAT = ({"role": "user", "content": "Hi"},)
 _MOST_RAW = 1 << 20  # bytes of a request of which the engine's rendered prompt is read
 _READ_LATER = 1 << 16  # bytes of a request whose tools are read one by one, as they are called
 _AT_ONCE = 1 << 14  # characters of a prompt that are written on the loop that relays
-_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
-def call_id() -> str:
-    """Return an id for a call, in OpenAI's form; no id is used twice."""
-    return "call_" + "".join(secrets.choice(_DIGITS) for _ in range(24))
 
 
 class ToolCalls:
@@ -90,12 +85,9 @@ class ToolCalls:
     def prepare(
         self, path: str, request: ClientJson, entry: ModelEntry, form: Form | None = None, *, chats: bool = False
     ) -> Prepared:
-        """Return the request to the engine and the watch over its answer.
+        """Return the request to the engine and the watch over its answer. Raise InvalidRequest.
 
-        Args:
-            form: of its API. chats: the engine knows no other API that a chat can be asked by.
-
-        Raises InvalidRequest.
+        form: of its API. chats: the engine knows no other API that a chat can be asked by.
         """
         body, asked = request.text, request.fields
         form = form or _form_of(path)

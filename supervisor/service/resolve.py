@@ -102,6 +102,8 @@ class Resolver:
         if target.startswith("/"):
             return await asyncio.to_thread(_in_folder, target)
         known = next((one for one in self._registry if target in {one.id, *one.aliases}), None)
+        if known is not None and known.hub is None:
+            return await asyncio.to_thread(_in_folder, known.path or "")
         reference = self._hub.parse(known.hub or "" if known else target)
         if reference is None or reference.path is not None:
             return None

@@ -36,27 +36,33 @@ class Said:
     cache_ram: int | None = None
 
 
+def check(said: Said) -> None:
+    """Raise InvalidRequest for values that mean nothing to any model."""
+    if said.cache_ram is not None and said.cache_ram < 0:
+        raise InvalidRequest("The prompt cache of MLX needs a bound. Name its MiB; 0: none.", param="cache_ram")
+    keys, values = said.cache_type_k or "f16", said.cache_type_v or "f16"
+    if keys not in _BITS or _BITS[keys] != _BITS.get(values, 0):
+        raise InvalidRequest("A cache of MLX is f16, q8_0 or q4_0, keys and values alike.", param="cache_type_k")
+
+
 def settings_of(facts: MlxFacts, said: Said, *, fused: bool = FUSED) -> MlxSettings:
     """Return the settings for a model.
 
     Raises InvalidRequest for a value that means nothing here, EstimateRefused where mlx-lm could not run it so.
     """
-    if said.cache_ram is not None and said.cache_ram < 0:
-        raise InvalidRequest("The prompt cache of MLX needs a bound. Name its MiB; 0: none.", param="cache_ram")
+    check(said)
     return MlxSettings(
         context=said.ctx_size or facts.n_ctx_train or CONTEXT,
         sequences=said.parallel or 1,
-        kv_bits=_kv_bits(facts, said.cache_type_k or "f16", said.cache_type_v or "f16"),
+        kv_bits=_kv_bits(facts, said.cache_type_k or "f16"),
         prefill_step=said.ubatch_size or MlxSettings.prefill_step,
         prompt_cache_bytes=None if said.cache_ram is None else said.cache_ram * _MIB,
         fused=fused,
     )
 
 
-def _kv_bits(facts: MlxFacts, keys: str, values: str) -> int | None:
-    if keys not in _BITS or _BITS[keys] != _BITS.get(values, 0):
-        raise InvalidRequest("A cache of MLX is f16, q8_0 or q4_0, keys and values alike.", param="cache_type_k")
-    bits = _BITS[keys]
+def _kv_bits(facts: MlxFacts, cache_type: str) -> int | None:
+    bits = _BITS[cache_type]
     if bits and not facts.quantisable:
         raise EstimateRefused(
             "kv_bits_not_supported",

@@ -12,7 +12,7 @@ from supervisor.core.devices import HOST
 from supervisor.core.history.records import Spent
 from supervisor.core.launch.fallback import Fallback
 from supervisor.core.mlx.memory import MlxMemory, MlxSettings, estimate, kept_bytes, max_context
-from supervisor.core.mlx.settings import settings_of
+from supervisor.core.mlx.settings import check, settings_of
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Place, Resident, seat
 from supervisor.core.plan.why import gib
@@ -25,7 +25,7 @@ from supervisor.engines.mlx.environment import require_python
 from supervisor.engines.mlx.manner import MlxManner
 from supervisor.engines.mlx.options import SHARED, MlxOptions, said_in
 from supervisor.engines.service import Service
-from supervisor.errors import InvalidRequest, ModelFileError, NotSupportedByEngine
+from supervisor.errors import InvalidRequest, ModelConfigError, ModelFileError
 from supervisor.system.sockets import fresh_socket
 
 SERVICE: Final = Service(
@@ -98,7 +98,8 @@ class MlxPlanning:
         return None
 
     def check(self, entry: ModelEntry, given: Sequence[str] = ()) -> None:
-        """Raise InvalidRequest for arguments of llama-server's."""
+        """Raise InvalidRequest for arguments of llama-server's, and for values that mean nothing."""
+        check(said_in(entry.options))
         if given:
             message = f"'{entry.id}' is run by mlx-lm, which takes no arguments of llama-server's. Leave them out."
             raise InvalidRequest(message, param="extra_args")
@@ -119,10 +120,8 @@ class MlxPlanning:
 
     async def _read(self, entry: ModelEntry, model: MlxFolder) -> MlxRead:
         if model.facts.custom_code:
-            raise NotSupportedByEngine(
-                f"'{entry.id}' brings Python code of its own, which is never run. Take a model of a type that mlx-lm "
-                "knows.",
-                param="target",
+            raise ModelConfigError(
+                f"'{entry.id}' brings Python code of its own, which is never run. Take a model of a known type."
             )
         settings = settings_of(model.facts, said_in(entry.options))
         identity = _identity(model, settings)
