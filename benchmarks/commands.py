@@ -1,9 +1,9 @@
-"""What a command as an engine costs the relay: one llama-server, as a model in GGUF and as a command, in turn.
+"""What other kinds of engines cost the relay: one llama-server, as a model in GGUF and as a command, in turn.
 
-    .venv/bin/python -m benchmarks.commands [--rounds N] [--engine PATH] [--before CHECKOUT]
+    .venv/bin/python -m benchmarks.commands [--rounds N] [--engine PATH] [--before CHECKOUT] [--mlx]
 
 Figures are CPU time of the daemon's process, medians over the rounds. With `--before` the first daemon is that of
-another checkout, whose relay knows no kinds of engines.
+another checkout, whose relay knows no kinds of engines. With `--mlx` the second one has mlx-lm with the same text.
 
     request    a stream of two tokens, connection included
     event      of 8 streams at once that have no end
@@ -28,6 +28,7 @@ from benchmarks.model import make_model
 from benchmarks.servers import MODEL, Server, engine_flags, post, serving, supervisor
 from supervisor.llamacpp.locate import locate
 from supervisor.system.paths import places
+from tests.support.scripted_mlx import write_scripted_mlx
 
 _SLOTS = 8
 
@@ -38,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="(default: 9)")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server to use (default: as the program finds it)")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="whose daemon serves the GGUF model")
+    parser.add_argument("--mlx", action="store_true", help="mlx-lm in the place of the command")
     arguments = parser.parse_args(argv)
     binary = locate(places(os.environ), os.environ, arguments.engine).path
     with tempfile.TemporaryDirectory(prefix="cmds-") as scratch, ExitStack() as stack:
@@ -46,15 +48,17 @@ def main(argv: Sequence[str]) -> int:
         make_model(model)
         generator = Generator()
         stack.callback(generator.close)
-        for name in ("gguf", "command"):
+        other = "mlx" if arguments.mlx else "command"
+        for name in ("gguf", other):
             (folder / name).mkdir(mode=0o700)
         first = supervisor(binary, model, folder / "gguf", _SLOTS, arguments.before)
-        servers = [stack.enter_context(first), stack.enter_context(_commanded(binary, model, folder / "command"))]
+        second = (_for_mlx if arguments.mlx else _commanded)(binary, model, folder / other)
+        servers = [stack.enter_context(first), stack.enter_context(second)]
         found = in_turn(servers, generator, arguments.rounds)
-    print("| CPU per | GGUF [µs] | command [µs] | ratio |\n|---|---|---|---|")
-    for what, (one, other) in found.items():
-        print(f"| {what} | {one:.1f} | {other:.1f} | {other / one:.3f} |")
-    print(json.dumps({what: {"gguf": one, "command": other} for what, (one, other) in found.items()}))
+    print(f"| CPU per | GGUF [µs] | {other} [µs] | ratio |\n|---|---|---|---|")
+    for what, (one, two) in found.items():
+        print(f"| {what} | {one:.1f} | {two:.1f} | {two / one:.3f} |")
+    print(json.dumps({what: {"gguf": one, other: two} for what, (one, two) in found.items()}))
     return 0
 
 
@@ -74,6 +78,17 @@ def _commanded(binary: Path, model: Path, folder: Path) -> Iterator[Server]:
         arguments = psutil.Process(status["pid"]).cmdline()
         engine = Place(MODEL, socket=arguments[arguments.index("--host") + 1])
         yield Server("command", Place(MODEL, int(url.rpartition(":")[2])), process.pid, engine)
+
+
+@contextmanager
+def _for_mlx(binary: Path, model: Path, folder: Path) -> Iterator[Server]:
+    """The daemon whose engine is mlx-lm, with the same table of texts."""
+    made = {"file": str(write_scripted_mlx(folder / "model", model)), "parallel": _SLOTS}
+    with serving(binary, folder, {"models": {MODEL: made}}) as (process, url):
+        status = post(f"{url}/api/v1/models/load", {"target": MODEL})
+        arguments = psutil.Process(status["pid"]).cmdline()
+        engine = Place(MODEL, socket=arguments[arguments.index("--socket") + 1])
+        yield Server("mlx", Place(MODEL, int(url.rpartition(":")[2])), process.pid, engine)
 
 
 if __name__ == "__main__":

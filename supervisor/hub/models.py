@@ -84,8 +84,8 @@ def check_gguf(chosen: Chosen) -> None:
     """Raise NotSupportedByEngine for a variant that is none in GGUF."""
     if is_mlx(chosen.variant):
         raise NotSupportedByEngine(
-            f"{chosen.reference} is a model for MLX, and this engine loads GGUF. Take a repository whose name ends in "
-            "-GGUF; `supervisor estimate` says what the model would hold in MLX.",
+            f"{chosen.repository.id} has a model for MLX, and none in GGUF, which is what this engine loads. Name it "
+            f"{chosen.repository.id}:mlx, or take a repository whose name ends in -GGUF.",
             param="target",
         )
 

@@ -29,6 +29,7 @@ from supervisor.errors import (
     ModelDoesNotFit,
     ModelFileError,
     ModelLoadFailed,
+    NotSupportedByEngine,
     OptionNotSupported,
     ProjectorAlone,
     QueueFull,
@@ -223,6 +224,7 @@ _ERRORS: dict[str, type[SupervisorError]] = {
             VocabularyOnly,
             DraftOnly,
             ContextUnknown,
+            NotSupportedByEngine,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""llama-server and commands under one limit of memory, killed at random: all is answered, and nothing is left."""
+"""llama-server, mlx-lm and commands under one limit of memory, killed at random: all is answered, nothing is left."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ import psutil
 import pytest
 
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.mlx import require_mlx
 from tests.support.patience import PATIENCE
+from tests.support.scripted_mlx import write_scripted_mlx
 
 pytestmark = pytest.mark.engine
 
 SERVER = Path(__file__).parents[1] / "fakes" / "openai_server.py"
-MODELS = ("talker", "one", "two")
-REQUESTS = 60
+MODELS = ("talker", "mlx", "one", "two")
+REQUESTS = 80
 KILLS = 8
 ALLOWED = {200, 500, 502, 503}  # whoever is killed twice under a request is told so
 
 
 @pytest.fixture
-def daemon(engine_binary: Path, talker: Path) -> Iterator[RunningDaemon]:
+def daemon(engine_binary: Path, talker: Path, tmp_path: Path) -> Iterator[RunningDaemon]:
     command = [sys.executable, str(SERVER), "--hold", "64"]
     models: dict[str, Any] = {
         "talker": {"file": str(talker), "parallel": 2, "ctx_size": 4096},
+        "mlx": {"file": str(write_scripted_mlx(tmp_path / "mlx", talker)), "parallel": 2, "ctx_size": 1024},
         "one": {"source": "command", "command": [*command, "--socket", "${SOCKET}"], "memory": {"CPU": "300m"}},
         "two": {"source": "command", "command": [*command, "--port", "${PORT}"], "memory": {"CPU": "300m"}},
     }
+    env = {"SUPERVISOR_MLX_PYTHON": str(require_mlx())}
     settings = {"models": models, "devices": {"limit_mib": {"CPU": 700}}, "queue": {"max_swap_wait": 0}}
-    with scratch_home() as home, running_daemon(home, engine_binary, settings) as running:
+    with scratch_home() as home, running_daemon(home, engine_binary, settings, env=env) as running:
         yield running
 
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.hub.server import local_hub
 from tests.support.mlx import require_mlx
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
@@ -271,3 +272,22 @@ def test_without_mlx_lm_a_load_says_how_to_get_it(engine_binary: Path, folders: 
         answer = running.chat("talker", "Hi")
         assert answer.json()["error"]["code"] == "engine_not_found"
         assert "engine install mlx" in answer.json()["error"]["message"]
+
+
+def test_models_of_a_hub(engine_binary: Path, folders: Path, demo_model: Path) -> None:
+    """Of both formats GGUF is taken, unless the other one is named; a repository without GGUF needs no name."""
+    files: dict[str, bytes | Path] = {path.name: path.read_bytes() for path in (folders / "talker").iterdir()}
+    with scratch_home() as home, local_hub() as hub:
+        hub.add("owner/mine", files)
+        hub.add("owner/both", {**files, "both-Q8_0.gguf": demo_model})
+        env = {**hub.environment(home / "hf"), "SUPERVISOR_MLX_PYTHON": str(require_mlx())}
+        models = {"told": {"source": "owner/both:mlx"}, "wrong": {"source": "owner/mine"}}
+        with running_daemon(home, engine_binary, {"models": models}, env=env) as running:
+            plan = running.http.post("/api/v1/plan", json={"target": "owner/mine"}, timeout=PATIENCE).json()
+            assert (plan["fits"], plan["ctx_size"]) == (True, 32768)
+            assert text_of(running.chat("told", "Hi")) == HELLO
+            assert running.load("owner/mine")["hub"] == "owner/mine:MLX"
+            assert text_of(running.chat("owner/mine", "Hi")) == HELLO
+            assert running.load("owner/both")["hub"] == "owner/both:Q8_0"
+            refused = running.chat("wrong", "Hi").json()["error"]
+            assert (refused["code"], "owner/mine:mlx" in refused["message"]) == ("not_supported_by_engine", True)

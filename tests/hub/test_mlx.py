@@ -128,6 +128,6 @@ def test_an_engine_for_gguf_refuses_it_before_a_download(hub: LocalHub, tmp_path
     publish(hub)
     client = Client(hub, tmp_path)
     models = client.models()
-    with pytest.raises(NotSupportedByEngine, match="is a model for MLX"):
+    with pytest.raises(NotSupportedByEngine, match="a/m:mlx"):
         models.model(client.chosen("a/m", models))
     client.close()

@@ -30,7 +30,7 @@ class Model:
 
     def __init__(self, folder: Path, template_args: Mapping[str, Any]) -> None:
         config = json.loads((folder / "config.json").read_text("utf-8"))
-        if config.get("model_file") or config.get("auto_map"):
+        if config.get("model_file"):
             raise ValueError("it brings Python code of its own, which is not run")
         self.net, self.tokenizer = mlx_lm.load(str(folder), tokenizer_config={"trust_remote_code": False})
         self.folder = folder
