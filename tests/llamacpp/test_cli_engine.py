@@ -84,7 +84,7 @@ def test_which_without_an_engine(env: dict[str, str]) -> None:
 
 
 def test_list_use_previous_and_remove(env: dict[str, str]) -> None:
-    assert "no engine is installed here" in engine(env, "list").stdout
+    assert "no llama-server is installed here" in engine(env, "list").stdout
     paths = {name: str(put(env, name, build)) for name, build in (("b1-cpu", 1), ("b2-cpu", 2))}
     for name in paths:
         engine_json(env, "use", name)

@@ -23,6 +23,8 @@ const EXAMPLE_TOOLS = JSON.stringify(
 );
 const PLAIN = { system: "", temperature: "", max_tokens: "", tools: "" };
 
+const DRAWN_MS = 50; // between two looks of an answer that grows
+
 const AWAY = new Set(["unloaded", "failed", "backoff"]);
 
 export function Playground({ target }) {
@@ -68,12 +70,21 @@ function useTalk(proposed, settings) {
     setError(null);
     setGrowing({ role: "assistant", content: "", reasoning: "", tool_calls: [], stats: {} });
     let last = null;
+    let drawing = 0;
+    const draw = () => {
+      drawing = 0;
+      setGrowing(last);
+    };
     try {
-      for await (const answer of answers(requestOf(model, before, settings), here.signal)) setGrowing((last = answer));
+      for await (const answer of answers(requestOf(model, before, settings), here.signal)) {
+        last = answer;
+        drawing ||= setTimeout(draw, DRAWN_MS); // a model may be faster than any page can draw each token
+      }
     } catch (fault) {
       if (here.signal.aborted) last = last && { ...last, stats: { ...last.stats, finish: "stopped" } };
       else setError(fault);
     }
+    clearTimeout(drawing);
     setGrowing(null);
     if (last) setMessages([...before, { ...last, model }]);
   };

@@ -19,6 +19,7 @@ from .work import Read, Work, Written
 _MOST_READING = 8  # prompts at the same time
 _MOST_KEPT = 64  # caches of ended answers
 _WHO = "model"
+_UNUSED_BYTES = 32 << 20  # of memory that MLX keeps for its next arrays
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,7 @@ class Generation:
 
     def _run(self) -> None:
         loaded = False
+        mx.set_cache_limit(_UNUSED_BYTES)
         try:
             model = self._load()
             decoder = self._decoder(model)
