@@ -287,7 +287,7 @@ def test_extremes_of_sampling_end_nothing(engine: Launched, extreme: Json) -> No
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_a_client_that_leaves_frees_its_slot(busy: Launched, phase: str, stream: bool) -> None:
-    content, mark = ("Hi", '"delta": {"content"') if phase == "decode" else ("x" * 20_000, "prompt_progress")
+    content, mark = ("Hi", '"delta":{"content"') if phase == "decode" else ("x" * 20_000, "prompt_progress")
     body = {**asked(content), "stream": True, "return_progress": True}
     if stream:
         with busy.http.stream("POST", "/v1/chat/completions", json=body) as answer:

@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for events in _streamed(found, form, asked):
-            self._write("".join(f"data: {json.dumps(event)}\n\n" for event in events))
+            self._write("".join(f"data: {_json(event)}\n\n" for event in events))
         if form.ends_with_done:
             self._write("data: [DONE]\n\n")
         self.wfile.write(b"0\r\n\r\n")
@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _send(self, status: int, found: object) -> None:
-        body = json.dumps(found).encode()
+        body = _json(found).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json; charset=utf-8")
         self.send_header("content-length", str(len(body)))
@@ -155,6 +155,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("connection", "close")
         self.end_headers()
         self.wfile.write(body)
+
+
+def _json(found: object) -> str:
+    """Return JSON as llama-server writes it, without spaces."""
+    return json.dumps(found, separators=(",", ":"))
 
 
 def _streamed(answer: Answer, form: Form, asked: Asked) -> Iterator[list[dict[str, Any]]]:
