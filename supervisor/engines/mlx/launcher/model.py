@@ -15,6 +15,11 @@ from .asked import Refused, Sampling
 _MARK = "supervisor-asks-whether-this-is-shown"
 _THINK = ("<think>", "</think>")
 _SAMPLED = ("temperature", "top_k", "top_p", "min_p")
+_RENDERING = frozenset({
+    *("add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length"),
+    *("padding", "return_assistant_tokens_mask", "return_dict", "return_tensors", "tokenize", "tokenizer_kwargs"),
+    *("tools", "truncation"),
+})
 _TOOL = {
     "type": "function",
     "function": {"name": _MARK, "description": "", "parameters": {"type": "object", "properties": {}}},
@@ -92,8 +97,7 @@ class Model:
         messages = _messages(body.get("messages"))
         if not self.tokenizer.has_chat_template:
             raise Refused("The model has no chat template. Ask it on /v1/completions.", 501, "not_supported_error")
-        given = body.get("chat_template_kwargs")
-        args = {**self._template_args, **(given if isinstance(given, dict) else {})}
+        args = {**self._template_args, **_variables(body.get("chat_template_kwargs"))}
         goes_on = messages[-1].get("role") == "assistant"
         wanted = {"add_generation_prompt": not goes_on, "continue_final_message": goes_on}
         tools = body.get("tools") if body.get("tool_choice") != "none" else None
@@ -113,6 +117,16 @@ class Model:
             return _MARK in self.render({"messages": list(messages), "tools": tools})
         except Refused:
             return False
+
+
+def _variables(value: object) -> dict[str, Any]:
+    """Return a client's variables. Those that would choose another template, or another result, are none."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not _RENDERING.isdisjoint(value):
+        message = f"`chat_template_kwargs` must be an object, with none of {', '.join(sorted(_RENDERING))}."
+        raise Refused(message, param="chat_template_kwargs")
+    return value
 
 
 def _messages(value: object) -> list[dict[str, Any]]:
