@@ -16,6 +16,7 @@ from supervisor.core.stream.apis import OPENAI, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.engines.client import EngineClient
 from supervisor.proxy.answers import Filter
+from supervisor.proxy.turns import Turns
 
 
 class Plain:
@@ -26,12 +27,18 @@ class Plain:
         rewrites: an answer that came in one piece becomes another, by `answer`, and one that was folded, by `said`.
         looks: an answer is folded from what `stream` makes of it.
         raw: the engine's parser is left out.
+
+    Args:
+        turns: looks after those of the conversation.
     """
 
     verbatim = True
     rewrites = False
     looks = False
     raw = False
+
+    def __init__(self, turns: Turns | None = None) -> None:
+        self._turns = turns
 
     def stream_filter(self, api: Api, *, drop_progress: bool) -> StreamFilter:
         """Return the filter that cuts the bytes of a streamed answer; `api`: the client's."""
@@ -60,7 +67,7 @@ class Plain:
 
     async def changed(self, client: EngineClient) -> Mapping[str, object] | None:
         """Return the request, if it has become another."""
-        return None
+        return None if self._turns is None else await self._turns.changed(client)
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
         """Return the body of the raw route; None where that is not taken."""
@@ -80,11 +87,13 @@ class Spoken(Plain):
     Args:
         new_voice: of the client's API.
         thoughts: a reply of nothing but thoughts is the answer.
+        turns: looks after those of the conversation.
     """
 
     rewrites = True
 
-    def __init__(self, new_voice: Callable[[], Voice], *, thoughts: bool = False) -> None:
+    def __init__(self, new_voice: Callable[[], Voice], *, thoughts: bool = False, turns: Turns | None = None) -> None:
+        super().__init__(turns)
         self._new_voice = new_voice
         self._thoughts = thoughts
         self.verbatim = new_voice().verbatim

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -47,9 +46,12 @@ from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
-from supervisor.proxy.callids import call_id
 from supervisor.proxy.counts import Counts
+from supervisor.proxy.heads import call_id, new_head
 from supervisor.proxy.spoken import PLAIN, Plain, Spoken
+from supervisor.proxy.turns import Turns, turns_of
+
+Json: TypeAlias = Mapping[str, object]
 
 _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD, THOUGHTS_FIELD})
@@ -109,10 +111,11 @@ class ToolCalls:
             return Prepared(path, body, asked)
         changes = _changes(chat, helping)
         if not offers_tools(chat):
-            if always:
-                return _spoken(form, {**chat, **changes}, asked, thoughts=thoughts)
+            turns = turns_of({**chat, **changes}, request, self.template_facts)
+            if always or (turns is not None and path != CHAT_PATH):
+                return _spoken(form, {**chat, **changes}, asked, thoughts=thoughts, turns=turns)
             own = changes if path == CHAT_PATH else mended_input(asked)
-            return Prepared(path, set_fields(body, own), {**asked, **own})
+            return Prepared(path, set_fields(body, own), {**asked, **own}, PLAIN if turns is None else Plain(turns))
         if path != CHAT_PATH:
             body = escaped(chat)
         needs = form.needs(chat)
@@ -196,8 +199,8 @@ def _form_of(path: str) -> Form | None:
     return None if route is None else route.form
 
 
-def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object], *, thoughts: bool) -> Prepared:
-    spoken = Spoken(partial(form.voice, form.echoed(asked)), thoughts=thoughts)
+def _spoken(form: Form, chat: Json, asked: Json, *, thoughts: bool, turns: Turns | None = None) -> Prepared:
+    spoken = Spoken(partial(form.voice, form.echoed(asked)), thoughts=thoughts, turns=turns)
     return Prepared(CHAT_PATH, escaped(chat), chat, spoken, needs=form.needs(chat))
 
 
@@ -221,6 +224,7 @@ class Watch(Plain):
         *,
         thoughts: bool = False,
     ) -> None:
+        super().__init__()
         self._policy, helping, form = ways
         self._owner = owner
         self._model = model
@@ -243,7 +247,7 @@ class Watch(Plain):
         self._thoughts = thoughts
         self._tally = Tally()
         self._stream: RecoveredStream | None = None
-        self._head: Head = _new_head(chat)
+        self._head: Head = new_head(chat)
         self._thinking = False
 
     def stream(self, relay: StreamFilter) -> RecoveredStream:
@@ -296,7 +300,10 @@ class Watch(Plain):
             self._may_go_raw = self._can_go_raw() and not facts.is_harmony
             wanted = self.raw or (self._policy.mode == "auto" and facts.swallows)
             self.raw = self._may_go_raw and wanted
-        if facts.tools or not await self._is_accepted(client):
+        if facts.tools:
+            turns = turns_of(self._asked, self._request, self._owner.template_facts)
+            return asked if turns is None else await turns.changed(client) or asked
+        if not await self._is_accepted(client):
             return asked
         return await self._request.work(partial(emulated, self._asked, facts))
 
@@ -389,12 +396,3 @@ def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object
     warned = with_warnings(messages or chat.get("messages")) if helping.repeats else None
     found = warned or messages
     return changes if found is None else {**changes, "messages": found}
-
-
-def _new_head(asked: Mapping[str, object]) -> Head:
-    """Return the fields that the chunks of an answer share."""
-    return {
-        "created": int(time.time()),
-        "id": f"chatcmpl-{secrets.token_hex(16)}",
-        "model": cast(str, asked.get("model")),
-    }

@@ -34,6 +34,7 @@ TOOLS = [
     }
 ]
 WHEN = {"think": "<think>\nhm\n</think>\n\nyes", "call": CALL, "broken": BROKEN, "xml": XML}
+WEATHER = {"name": "weather", "arguments": '{"city": "Paris"}'}
 Json = dict[str, Any]
 
 
@@ -46,6 +47,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory, scripted_model: ScriptedMo
     write_scripted_mlx(root / "new", scripted_model("new"))
     plain = write_scripted_mlx(root / "gemma", scripted_model(HELLO, when=WHEN, tools=CALL))
     _set_template(plain, GEMMA)
+    strict = write_scripted_mlx(root / "strict", scripted_model(HELLO, when=WHEN, tools=CALL))
+    _set_template(strict, "{%- if tools %}{{ tools | tojson }}{% endif %}" + GEMMA)
     return root
 
 
@@ -68,9 +71,12 @@ def _set_template(folder: Path, template: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def daemon(engine_binary: Path, folders: Path) -> Iterator[RunningDaemon]:
+def daemon(engine_binary: Path, folders: Path, scripted_model: ScriptedModel) -> Iterator[RunningDaemon]:
+    """One with these, and with `gguf`, a model in GGUF with the template of `gemma`."""
     names = ("talker", "endless", "gemma")
-    models = {name: {"file": str(folders / name), "parallel": 2} for name in names}
+    models: Json = {name: {"file": str(folders / name), "parallel": 2} for name in names}
+    models["strict"] = {**models["talker"], "file": str(folders / "strict")}
+    models["gguf"] = {"file": str(scripted_model(HELLO, when=WHEN, tools=CALL)), "chat_template": GEMMA}
     env = {"SUPERVISOR_MLX_PYTHON": str(require_mlx())}
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}, env=env) as running:
         yield running
@@ -248,6 +254,45 @@ def test_tools_and_roles_are_emulated_where_the_template_has_no_place_for_them(d
     answer = daemon.http.post("/v1/chat/completions", json=body, timeout=PATIENCE)
     (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
     assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("weather", {"city": "Paris"})
+
+
+TURNS = [
+    [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+    [{"role": "user", "content": "One."}, {"role": "user", "content": "Hi"}],
+    [{"role": "assistant", "content": "Welcome."}, {"role": "user", "content": "Hi"}],
+    [
+        {"role": "user", "content": "One."},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": WEATHER}]},
+        {"role": "tool", "tool_call_id": "1", "content": "sunny"},
+        {"role": "user", "content": "Hi"},
+    ],
+]
+
+
+@pytest.mark.parametrize("turns", TURNS, ids=["system", "neighbours", "assistant first", "tools"])
+@pytest.mark.parametrize("model", ["gemma", "gguf"])
+def test_turns_are_made_such_as_the_template_demands_tools_or_not(
+    daemon: RunningDaemon, model: str, turns: list[Json]
+) -> None:
+    asked = {"model": model, "messages": turns}
+    assert text_of(daemon.http.post("/v1/chat/completions", json=asked, timeout=PATIENCE)) == HELLO
+    if turns is not TURNS[-1]:
+        ollama = daemon.http.post("/api/chat", json={**asked, "stream": False}, timeout=PATIENCE)
+        assert ollama.json()["message"]["content"] == HELLO
+    if all(one["role"] in {"user", "assistant"} and one["content"] for one in turns):
+        said = daemon.http.post("/v1/messages", json={**asked, "max_tokens": 99}, timeout=PATIENCE).json()
+        assert said["content"] == [{"type": "text", "text": HELLO}]
+        found = daemon.http.post("/v1/responses", json={"model": model, "input": turns}, timeout=PATIENCE).json()
+        assert found["output"][-1]["content"][0]["text"] == HELLO
+
+
+@pytest.mark.parametrize("turns", TURNS[:3], ids=["system", "neighbours", "assistant first"])
+def test_turns_are_so_too_where_a_template_knows_tools(daemon: RunningDaemon, turns: list[Json]) -> None:
+    for stream in (False, True):
+        asked = {"model": "strict", "messages": turns, "tools": TOOLS, "stream": stream}
+        answer = daemon.http.post("/v1/chat/completions", json=asked, timeout=PATIENCE)
+        assert answer.status_code == 200, answer.text
+        assert '"error"' not in answer.text
 
 
 def test_a_load_that_cannot_succeed_says_why(daemon: RunningDaemon, folders: Path, tmp_path: Path) -> None:

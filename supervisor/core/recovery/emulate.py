@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, takewhile
@@ -151,6 +151,37 @@ def emulated(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, obje
     return changed
 
 
+def retold(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, object]:
+    """Return a request that offers no tools, with turns that any template takes.
+
+    Turns of tools are text. The system message stands in the first turn where the template knows none, neighbours of
+    one role are one message, and the user begins.
+    """
+    style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
+    values, messages = Values(), body.get("messages")
+    written = [_said(message, style, names, values, facts) for message, names in _with_names(messages)]
+    others = [one for one in written if one.get("role") != "system"]
+    system = [one for one in written if one.get("role") == "system"]
+    if not facts.system and system:
+        others = [*(cast(Said, {**one, "role": "user"}) for one in system), *others]
+        system = []
+    if others and others[0].get("role") != "user":
+        others = [{"role": "user", "content": ""}, *others]
+    return {**body, "messages": _merged([*system, *others], _run_of)}
+
+
+def _run_of(message: Said) -> object:
+    """Return what neighbours that become one message share; turns of tools stay by themselves."""
+    of_tools = message.get("role") == "tool" or message.get("tool_calls")
+    return id(message) if of_tools else message.get("role")
+
+
+def _said(message: Said, style: Style, names: Mapping[str, str], values: Values, facts: TemplateFacts) -> Said:
+    """Return a message as the template takes it: where it knows tools, its turns stay."""
+    told = message if facts.tools else _written(message, style, names, values)
+    return {**told, "role": "system"} if told.get("role") == "developer" else told
+
+
 def _wanted(choice: object, tools: list[Tool]) -> list[Tool]:
     """Return the tools of which one must be called."""
     if choice == "required":
@@ -227,9 +258,13 @@ def _introduced(messages: list[Said], tools: str, *, system: bool) -> list[Said]
     return [{"role": "system" if system else "user", "content": "\n\n".join([*said, tools])}, *others]
 
 
-def _merged(messages: list[Said]) -> list[Said]:
+def _role(message: Said) -> object:
+    return message.get("role")
+
+
+def _merged(messages: list[Said], run_of: Callable[[Said], object] = _role) -> list[Said]:
     """Return neighbours of one role as one message, as many templates demand that roles alternate."""
-    return [_as_one([*run]) for _, run in groupby(messages, lambda message: message.get("role"))]
+    return [_as_one([*run]) for _, run in groupby(messages, run_of)]
 
 
 def _as_one(run: list[Said]) -> Said:

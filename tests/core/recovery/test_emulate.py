@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.core.recovery import emulate
 from supervisor.core.recovery.emulate import TemplateFacts
+from supervisor.core.recovery.turns import Doubt, doubts_of
 from tests.core.toolcalls.corpus import TOOLS
 
 GEMMA = TemplateFacts(tools=False, system=False, text="{{ '<start_of_turn>' }}")
@@ -186,3 +187,55 @@ def test_parts_of_a_text_are_lines() -> None:
     messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": content, "tool_calls": [call]}]
     said = emulated({"messages": messages, "tools": TOOLS}, PHI)["messages"][-1]["content"]
     assert said.startswith("one\n\ntwo\n")
+
+
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "assistant", "content": "Welcome."},
+    {"role": "user", "content": "One."},
+    {"role": "user", "content": "Two."},
+]
+
+
+def roles(messages: list[dict[str, Any]]) -> list[tuple[str, object]]:
+    return [(message["role"], message["content"]) for message in messages]
+
+
+def test_a_conversation_without_tools_gets_turns_that_any_template_takes() -> None:
+    told: Any = emulate.retold({"messages": TALK, "temperature": 1}, PHI)
+    assert told["temperature"] == 1
+    assert roles(told["messages"]) == [
+        ("system", "Be brief."), ("user", ""), ("assistant", "Welcome."), ("user", "One.\n\nTwo."),
+    ]  # fmt: skip
+    without: Any = emulate.retold({"messages": TALK}, GEMMA)
+    assert roles(without["messages"]) == [
+        ("user", "Be brief."), ("assistant", "Welcome."), ("user", "One.\n\nTwo."),
+    ]  # fmt: skip
+
+
+def test_turns_of_tools_are_text_where_the_template_knows_none_though_no_tool_is_offered() -> None:
+    told: Any = emulate.retold({"messages": HISTORY}, PHI)
+    assert [message["role"] for message in told["messages"]] == ["system", "user", "assistant", "user"]
+    assert "<tool_call>" in told["messages"][2]["content"]
+    assert "sunny" in told["messages"][3]["content"][0]["text"]
+    kept: Any = emulate.retold({"messages": [*HISTORY, HISTORY[-1]]}, TemplateFacts())
+    assert kept["messages"][:4] == HISTORY[:4]
+    assert len(kept["messages"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("messages", "found"),
+    [
+        ([{"role": "user"}, {"role": "assistant"}, {"role": "user"}], set()),
+        ([{"role": "user"}, {"role": "assistant", "tool_calls": []}], set()),
+        ([{"role": "developer"}, {"role": "user"}], {Doubt.SYSTEM}),
+        ([{"role": "assistant"}], {Doubt.ORDER}),
+        ([{"role": "user"}, {"role": "user"}], {Doubt.ORDER}),
+        ([{"role": "user"}, {"role": "assistant"}, {"role": "tool"}, {"role": "tool"}], {Doubt.TOOLS}),
+        ([{"role": "user"}, {"role": "assistant", "tool_calls": [{}]}], {Doubt.TOOLS}),
+        ([None, 7, "x"], set()),
+        (None, set()),
+    ],
+)
+def test_what_is_in_doubt_with_a_conversation(messages: Any, found: set[Doubt]) -> None:
+    assert doubts_of(messages) == found
