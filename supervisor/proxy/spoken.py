@@ -27,18 +27,17 @@ class Plain:
         rewrites: an answer that came in one piece becomes another, by `answer`, and one that was folded, by `said`.
         looks: an answer is folded from what `stream` makes of it.
         raw: the engine's parser is left out.
-
-    Args:
-        turns: looks after those of the conversation.
+        turns: looks after those of the conversation; None: nothing is in doubt with them.
     """
 
     verbatim = True
     rewrites = False
     looks = False
     raw = False
+    turns: Turns | None = None
 
     def __init__(self, turns: Turns | None = None) -> None:
-        self._turns = turns
+        self.turns = turns
 
     def stream_filter(self, api: Api, *, drop_progress: bool) -> StreamFilter:
         """Return the filter that cuts the bytes of a streamed answer; `api`: the client's."""
@@ -67,7 +66,7 @@ class Plain:
 
     async def changed(self, client: EngineClient) -> Mapping[str, object] | None:
         """Return the request, if it has become another."""
-        return None if self._turns is None else await self._turns.changed(client)
+        return None if self.turns is None else await self.turns.changed(client)
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
         """Return the body of the raw route; None where that is not taken."""
