@@ -380,3 +380,33 @@ def test_a_load_that_fails_ends_it_and_says_why(talker: MlxLaunch, tmp_path: Pat
         said = found.process.stderr.read()
         assert "mlx: cannot load the model: error:" in said
         assert ("code of its own" in said) == (fault == "code")
+
+
+def test_it_ends_where_nothing_can_be_computed_any_more(talker: MlxLaunch) -> None:
+    """The thread that computes dies of a fault that nobody foresaw; here one within a work."""
+    code = (
+        "import sys; sys.path.append(sys.argv.pop(1))\n"
+        "from launcher.generation import Generation\n"
+        "ask = Generation.ask\n"
+        "def broken(self, work):\n"
+        "    work.sampler = 7\n"
+        "    ask(self, work)\n"
+        "Generation.ask = broken\n"
+        "import runpy; runpy.run_module('launcher', run_name='__main__', alter_sys=True)\n"
+    )
+    with scratch_home() as home:
+        argv = list(talker.argv(require_mlx(), str(home / "s")))
+        argv[argv.index("-c") + 1] = code
+        with subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert '"ready"' in process.stdout.readline() + process.stdout.readline()
+            with (
+                httpx.Client(transport=httpx.HTTPTransport(uds=str(home / "s")), timeout=PATIENCE) as http,
+                pytest.raises(httpx.TransportError),
+            ):
+                http.post("http://e/v1/chat/completions", json=asked("Hi"))
+            assert process.wait(PATIENCE) == 4
+            assert "mlx: it has ended: error:" in process.stderr.read()
