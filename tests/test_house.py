@@ -34,6 +34,7 @@ FLOORS: tuple[str, ...] = (
     "core.environment",
     "core.engine_output",
     "core.schedule",
+    "core.takeover",
     "core.launch",
     "core.learn",
     "core.params",

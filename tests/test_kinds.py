@@ -21,6 +21,7 @@ from supervisor.core.options import options_of
 from supervisor.core.options.kinds import Name
 from supervisor.core.options.table import Mark, option
 from supervisor.core.plan import DoesNotFit, Place, Resident, Seat, seat
+from supervisor.core.takeover.carried import Address
 from supervisor.engines.command.manner import CommandManner, Listening
 from supervisor.engines.command.options import CommandOptions
 from supervisor.engines.engine import Engine, EngineLimits
@@ -134,8 +135,8 @@ class ScratchPlanning:
 class ScratchLaunching:
     yard: Yard
 
-    async def prepare(self, read: Read, sight: Sight, place: Place) -> Engine:
-        path = str(fresh_socket(self.yard.runtime))
+    async def prepare(self, read: Read, sight: Sight, place: Place, at: Address | None = None) -> Engine:
+        path = at if isinstance(at, str) else str(fresh_socket(self.yard.runtime))
         command = (sys.executable, str(SERVER), "--socket", "${SOCKET}")
         listening, log = Listening(path, {"${SOCKET}": path}), self.yard.log(read.entry.id)
         manner = CommandManner(CommandOptions(command=command), listening, (self.yard.env, {}), log, None)

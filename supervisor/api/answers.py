@@ -384,6 +384,14 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Restarted:
+    """The program on disk has taken over. `pid`: the daemon's, which stays the same."""
+
+    status: Literal["restarted"]
+    pid: int
+
+
+@dataclass(frozen=True)
 class Stopping:
     """The daemon was told to stop."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic_core import ErrorDetails
@@ -45,6 +46,9 @@ from supervisor.core.requests.elsewhere import ours_for
 from supervisor.core.routes import SERVED, UPSTREAM, asked_of
 from supervisor.errors import EncodingNotSupported, InvalidRequest, MethodNotAllowed, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
+from supervisor.system.refusal import refused
+
+_log = structlog.get_logger()
 
 _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _ROUTERS = tuple(
@@ -88,6 +92,7 @@ def framework(services: Services, relayed: Mapping[str, ASGIApp] = MappingProxyT
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _left)
+    app.add_exception_handler(OSError, _system_error)
     app.add_exception_handler(Exception, _bug)
     return app
 
@@ -217,6 +222,16 @@ def _methods(request: Request) -> set[str]:
 def _left(_request: Request, _error: Exception) -> Response:
     """Nobody reads this."""
     return Response(status_code=499)
+
+
+def _system_error(request: Request, error: Exception) -> Response:
+    """A full disk, or a folder that cannot be written to, is no bug of ours. Raise anything else."""
+    assert isinstance(error, OSError)
+    told = refused(error)
+    if told is None:
+        raise error
+    _log.warning("system_refused", reason=str(error))
+    return _answer(request, told)
 
 
 def _bug(request: Request, error: Exception) -> Response:

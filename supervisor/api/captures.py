@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -20,6 +21,7 @@ from supervisor.config.base import Flag, Strict, Target
 from supervisor.core.requests.captured import route_asked
 from supervisor.core.text.foreignjson import NotJson, parse, written
 from supervisor.core.text.members import set_fields
+from supervisor.errors import RecordNotFound
 from supervisor.service.captures import Captures
 from supervisor.store.captures import Row
 
@@ -57,8 +59,9 @@ async def listed(
 @router.get("/export", response_class=StreamingResponse, **text_of("application/jsonl"))
 async def export(captures: CapturesOf, model: Name = None, key: Name = None) -> StreamingResponse:
     """All captured requests with their texts, newest first, an object a line."""
-    lines = _lines(captures, model, key)
-    return StreamingResponse(lines, media_type="application/jsonl", headers={"cache-control": "no-store"})
+    return StreamingResponse(
+        lines(captures, model, key), media_type="application/jsonl", headers={"cache-control": "no-store"}
+    )
 
 
 @router.get("/{id}", **shaped(CaptureShown))
@@ -112,11 +115,13 @@ class _Again(Response):
         await self._endpoint({**scope, **where, "headers": headers + own}, again, send)
 
 
-async def _lines(captures: Captures, model: str | None, key: str | None) -> AsyncIterator[str]:
+async def lines(captures: Captures, model: str | None, key: str | None) -> AsyncIterator[str]:
+    """Yield the export, a line each; those that go away meanwhile are left out."""
     before: int | None = None
     while page := await captures.newest(_MOST, before, model, key):
         for number, _, _ in page:
-            yield await asyncio.to_thread(_line, await captures.find(number))
+            with suppress(RecordNotFound):  # gone since, to make room for newer ones
+                yield await asyncio.to_thread(_line, await captures.find(number))
         before = page[-1][0]
 
 

@@ -11,7 +11,8 @@ from supervisor.api.errors import error_response
 from supervisor.core.requests.access import RulesByAddress, check, is_preflight
 from supervisor.core.requests.admission import RawHeaders
 from supervisor.core.requests.keys import Key
-from supervisor.errors import RequestError
+from supervisor.core.routes import is_relayed
+from supervisor.errors import RequestError, SupervisorError, TakingOver
 from supervisor.proxy.metered import KEY
 
 Admit: TypeAlias = Callable[[frozenset[bytes], tuple[str, str], RawHeaders], Key | None]
@@ -19,6 +20,7 @@ Admit: TypeAlias = Callable[[frozenset[bytes], tuple[str, str], RawHeaders], Key
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _CORS_SHOWN = b"x-request-id, request-id, retry-after, x-should-retry"
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY_VIOLATION = 1008  # a websocket's close code
 
 
@@ -32,6 +34,11 @@ class Guard:
         self._app = app
         self._rules = rules
         self._admit = admit
+        self._leaving = False
+
+    def leave(self) -> None:
+        """From now on refuse what would change something: another image of the daemon is taking over."""
+        self._leaving = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through or answer it."""
@@ -41,7 +48,7 @@ class Guard:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         rules = self._rules().at(scope.get("server")).at(scope["path"])
-        refusal = check(rules, headers)
+        refusal: SupervisorError | None = check(rules, headers)
         if "origin" in headers and refusal is None:
             if is_preflight(scope["method"], headers):
                 await _answer_preflight(send, headers)
@@ -53,8 +60,15 @@ class Guard:
                 scope = scope if key is None else {**scope, KEY: key}
             except RequestError as error:
                 refusal = error
+        if refusal is None and self._leaving and _changes(scope):
+            refusal = TakingOver("A new image of the daemon is taking over. Repeat the request in a moment.")
         app = self._app if refusal is None else error_response(refusal, scope["path"])
         await app(scope, receive, send)
+
+
+def _changes(scope: Scope) -> bool:
+    """Return whether it may change something; what is relayed changes nothing here."""
+    return scope["method"] not in _READING and not is_relayed(scope["path"])
 
 
 def _cors(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

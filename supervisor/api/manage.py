@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from supervisor.api.answers import (
     PlanDoesNotFit,
     PlanFits,
     Reloaded,
+    Restarted,
     Stopping,
     ToolCallList,
     shaped,
@@ -42,6 +44,7 @@ from supervisor.api.services import (
     ReloaderOf,
     ShutDownOf,
     StatusesOf,
+    TakeOverOf,
 )
 from supervisor.config.base import JsonObject, Name, Strict, Target
 from supervisor.config.settings import ModelOptions
@@ -226,6 +229,13 @@ async def set_log_level(control: LogControlOf, body: LogLevelRequest) -> dict[st
     control.set_level(body.level)
     _log.info("log_level", level=body.level)
     return {"level": body.level}
+
+
+@router.post("/restart", **shaped(Restarted))
+async def restart(take_over: TakeOverOf) -> dict[str, object]:
+    """Have the program on disk, with its configuration, take over. Engines and streams go on (docs/upgrade.md)."""
+    await take_over()
+    return {"status": "restarted", "pid": os.getppid()}
 
 
 @router.post("/shutdown", **shaped(Stopping, status=202))

@@ -47,7 +47,7 @@ class _Limitable(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """All of them. `shut_down`: stop everything."""
+    """All of them. `shut_down`: stop everything. `take_over`: have another image of the daemon go on."""
 
     identity: Identity
     about: About
@@ -74,6 +74,7 @@ class Services:
     captures: Captures
     metrics: Metrics
     shut_down: Callable[[], None]
+    take_over: Callable[[], Awaitable[None]]
 
 
 def _one(pick: Callable[[Services], T]) -> Callable[[Request], Awaitable[T]]:
@@ -126,4 +127,5 @@ CapturesOf = Annotated[Captures, Depends(_one(lambda all_: all_.captures))]
 MetricsOf = Annotated[Metrics, Depends(_one(lambda all_: all_.metrics))]
 KeysOf = Annotated[Keys, Depends(_one(lambda all_: all_.keys))]
 ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]
+TakeOverOf = Annotated[Callable[[], Awaitable[None]], Depends(_one(lambda all_: all_.take_over))]
 ShutDownOf = Annotated[Callable[[], None], Depends(_one(lambda all_: all_.shut_down))]

@@ -183,7 +183,7 @@ def _of_daemon(daemon: Daemon) -> Finding:
     version = str(daemon.status.get("version"))
     if version != __version__:
         message = f"version {version} runs, this command is {__version__}"
-        return fail("daemon", message, f"`{_me()} stop` ends it; the next load starts one of this version")
+        return fail("daemon", message, f"`{_me()} upgrade` has this version take over")
     configuration = daemon.status.get("config") or {}
     refused, waiting = configuration.get("error"), configuration.get("restart_needed")
     if refused:

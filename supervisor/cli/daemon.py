@@ -77,12 +77,17 @@ def find(args: argparse.Namespace) -> Daemon | None:
 
 def connect(args: argparse.Namespace) -> Daemon:
     """Return the daemon these arguments mean. Raises DaemonUnreachable, DaemonVersionMismatch and as `find`."""
+    return same_version(connect_any(args))
+
+
+def connect_any(args: argparse.Namespace) -> Daemon:
+    """Return the same, of whatever version it is. Raises DaemonUnreachable and as `find`."""
     daemon = find(args)
     if daemon is None:
         me = command_name(os.environ)
         raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} start` starts one.")
     note_configuration(args, daemon)
-    return same_version(daemon)
+    return daemon
 
 
 def note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
@@ -101,7 +106,7 @@ def same_version(daemon: Daemon) -> Daemon:
         me = command_name(os.environ)
         raise DaemonVersionMismatch(
             f"The daemon at {daemon.client.url} is version {theirs}, this command is {__version__}. "
-            f"End it with `{me} stop`; the next `{me} load` starts one of this version."
+            f"`{me} upgrade` has this version take over; engines and requests go on."
         )
     return daemon
 
@@ -124,11 +129,11 @@ def read_endpoint(where: Places) -> Endpoint | None:
     file = where.endpoint_file
     try:
         is_root = hasattr(os, "getuid") and os.getuid() == 0
-        found = json.loads(file.read_bytes() if is_root else read_own(file, _MOST_ENDPOINT))
+        found = json.loads(read_own(file, _MOST_ENDPOINT, anybody=is_root))
         certificate = found.get("certificate")
         shown = None if certificate is None else str(certificate)
         return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]), shown)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         return None
 
 

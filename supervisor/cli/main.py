@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,26 +13,12 @@ from supervisor.cli import exits
 from supervisor.cli.intact import check_intact
 from supervisor.cli.options import command_name
 from supervisor.cli.registry import VERBS, Registry
-from supervisor.errors import SupervisorError, SystemRefused, UsageError
+from supervisor.errors import SupervisorError, UsageError
 from supervisor.system.terminal import guard_streams
 
 _HELP = "help"
 _OWN = frozenset({"", "-h", "--help", "--version"})
 """What may stand in the place of a verb."""
-
-_ELSEWHERE = "or choose another folder (SUPERVISOR_HOME for the program's own files)."
-_FORBIDDEN = f"Make it writable for you, {_ELSEWHERE}"
-_FULL = f"Free some room on the disk, {_ELSEWHERE}"
-_ADVICE = {
-    errno.EROFS: _FORBIDDEN,
-    errno.EACCES: _FORBIDDEN,
-    errno.EPERM: _FORBIDDEN,
-    errno.ENOTDIR: _FORBIDDEN,
-    errno.ENOENT: _FORBIDDEN,  # of a folder that was to be made: nothing else leaves an OSError unhandled
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-}
-"""What to do about what the system refuses, by its number."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -144,9 +129,11 @@ def _described(error: SupervisorError) -> dict[str, object]:
 
 
 def _crash(error: Exception, as_json: bool) -> int:
-    advice = _ADVICE.get(error.errno or 0) if isinstance(error, OSError) else None
-    if advice is not None:
-        return _fail(SystemRefused(f"The system refused: {error}. {advice}"), as_json)
+    from supervisor.system.refusal import refused  # noqa: PLC0415 - only a failure needs it
+
+    told = refused(error, folder=True) if isinstance(error, OSError) else None
+    if told is not None:
+        return _fail(told, as_json)
     from supervisor.cli.crash import write_traceback  # noqa: PLC0415 - only a bug needs it
 
     where = write_traceback(error, os.environ)

@@ -33,14 +33,23 @@ def with_options(text: str, model: str, source: Mapping[str, str], options: Mapp
         document = {} if read is None else read
         if document.get("models") is None:
             document["models"] = {}
-        entry = document["models"].get(model) or dict(source)
-        entry.update(options)
+        entry = document["models"].get(model) or _literal(source)
+        entry.update(_literal(options))
         document["models"][model] = entry
     except (YAMLError, AttributeError, TypeError) as error:
         raise ConfigError(f"The configuration cannot be changed ({error}); write the options into it.") from error
     out = io.StringIO()
     yaml.dump(document, out)
     return (text if read is None else "") + out.getvalue()
+
+
+def _literal(value: Any) -> Any:
+    """Return the same, written so that no text in it is taken for a reference to a variable or a macro."""
+    if isinstance(value, Mapping):
+        return {name: _literal(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_literal(one) for one in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value
 
 
 def write_options(
@@ -55,4 +64,4 @@ def write_options(
         load_settings(trial, env)
     finally:
         trial.unlink(missing_ok=True)
-    atomic_write(path, new.encode(), mode=path.stat().st_mode & 0o777)
+    atomic_write(path.resolve(), new.encode(), mode=path.stat().st_mode & 0o777)  # a link stays one

@@ -244,6 +244,11 @@ def asked_of(path: str) -> Asked | None:
 _ASKED: Final[Mapping[str, Asked]] = {row.path: row for row in ASKED}
 
 
+def is_relayed(path: str) -> bool:
+    """Return whether an engine answers on this path."""
+    return path in SERVED or path.startswith("/upstream/") or asked_of(path) is not None
+
+
 def is_withheld(method: str, path: str) -> bool:
     """Return whether an engine's path is for nobody: its tools, its proxy, and changes of its settings.
 

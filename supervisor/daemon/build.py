@@ -17,10 +17,12 @@ from supervisor.config.current import Current
 from supervisor.core.requests.captured import CaptureRules
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon.door import Door, bodies_of, fetch_rules
-from supervisor.daemon.edges import Edges
+from supervisor.daemon.edges import Edges, Listener
 from supervisor.daemon.server import Stop
+from supervisor.daemon.takeover.asked import Takeover
 from supervisor.engines.engine import EngineLimits
-from supervisor.engines.kind import Yard
+from supervisor.engines.kind import Launching, Yard
+from supervisor.engines.kinds import Parts as ByKind
 from supervisor.engines.kinds import launchings
 from supervisor.engines.llama.slots import SlotStore
 from supervisor.engines.log import OutputLog
@@ -100,11 +102,12 @@ class World:
     history: History
     tracing: Tracing | None
     captures: Captures
+    secret: str = ""
 
 
 @dataclass(frozen=True)
 class Engines:
-    """Everything below the pool."""
+    """Everything below the pool. `listeners` are told what happens to engines."""
 
     parts: Parts
     planner: Planner
@@ -115,6 +118,8 @@ class Engines:
     tallies: Tallies
     records: Records
     pool: Pool
+    launchings: ByKind[Launching]
+    listeners: list[Listener]
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,7 @@ class Daemon:
     readiness: Readiness
     guard: Guard
     connections: Connections
+    takeover: Takeover
 
 
 def build_engines(world: World) -> Engines:
@@ -167,9 +173,10 @@ def build_engines(world: World) -> Engines:
         log=logs.of,
         gguf=GgufLaunching(launcher),
     )
-    edges = Edges(built.registry, planner, built.lookout, launchings(yard), remembered, share, records)
+    makers, listeners = launchings(yard), list[Listener]()
+    edges = Edges(built.registry, planner, built.lookout, makers, remembered, share, records, listeners)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
-    return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool)
+    return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool, makers, listeners)
 
 
 @contextmanager
@@ -177,7 +184,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     """Build the parts that serve clients, on a pool that runs."""
     current, door, built, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
     registry, fetcher, program, kinds = built.registry, built.fetcher, built.program, built.kinds
-    identity = Identity(door.urls[0], new_secret(), time.time())
+    identity, takeover = Identity(door.urls[0], world.secret or new_secret(), time.time()), Takeover()
     inflight, to_epoch = Inflight(lifetime, engines.logs.reached), Epoch()
     calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
     connections = Connections(current.view(door.limits), render_error, time.monotonic)
@@ -243,11 +250,12 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             captures=world.captures,
             metrics=metrics,
             shut_down=stop.ask,
+            take_over=takeover,
         )
         autoloads = Autoloads(autoload, registry, fetcher.hub, loads)
         keeping = Keeping(registry, pool, pins, loads)
         guard = _guarded(services, _relaying(world, engines, (inflight, calls), autoloads, keeping), world)
-        yield Daemon(engines, identity, reloader, feed, readiness, guard, connections)
+        yield Daemon(engines, identity, reloader, feed, readiness, guard, connections, takeover)
 
 
 def _installed(world: World) -> Installed:

@@ -26,12 +26,23 @@ class Door:
         listeners: one for each of `hosts`, the main one first.
         shares: how the files that the process may open are shared out.
         certificates: for TLS.
+        ports: of the addresses as they are configured; 0: a free one was taken.
+        lock: the descriptor of the locked file of the state folder.
+        passed: the first listener came from the service manager.
     """
 
     listeners: Sequence[socket.socket]
     shares: FileShares
     hosts: Sequence[str]
     certificates: Certificates | None = None
+    ports: Sequence[int] = ()
+    lock: int | None = None
+    passed: bool = False
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """The addresses as they are configured, the main one first."""
+        return list(zip(self.hosts, self.ports, strict=True))
 
     @property
     def urls(self) -> list[str]:

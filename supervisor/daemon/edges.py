@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import structlog
 
@@ -23,6 +25,10 @@ from supervisor.system.wakefulness import lifetime
 _log = structlog.get_logger()
 
 
+Listener: TypeAlias = Callable[[str, ModelId, EngineId, Failure | None], None]
+"""Is told what happens to engines: event, model, engine, why."""
+
+
 @dataclass(frozen=True)
 class Edges:
     """The pool's edges.
@@ -37,6 +43,7 @@ class Edges:
     remembered: Remembered
     share: float | None
     records: Records
+    listeners: Sequence[Listener] = ()
 
     def of_pool(self) -> PoolEdges:
         """As the pool wants them."""
@@ -61,6 +68,8 @@ class Edges:
         else:
             _log.warning(event, model=model, engine=engine, code=failure.code, reason=failure.message)
         self.records.engine(event, model, engine, failure)
+        for one in self.listeners:
+            one(event, model, engine, failure)
         if event == "engine_ready":
             self.remembered.ready(model)
 

@@ -88,10 +88,13 @@ def check_bind(server: ServerSettings, *, insecure: bool) -> None:
 
 
 @contextlib.contextmanager
-def daemon_lock(places: Places) -> Iterator[None]:
-    """Hold the state folder for this process; raises DaemonAlreadyRunning."""
+def daemon_lock(places: Places, held: int | None = None) -> Iterator[int]:
+    """Hold the state folder for this process, and yield the descriptor of its file; raises DaemonAlreadyRunning.
+
+    held: the descriptor under which an earlier image of this process holds it.
+    """
     own_folder(places.state)
-    with places.daemon_lock.open("w") as lock:
+    with places.daemon_lock.open("w") if held is None else os.fdopen(held, "w") as lock:
         if fcntl is not None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -100,7 +103,7 @@ def daemon_lock(places: Places) -> Iterator[None]:
                     f"A daemon already uses {places.state}. Use it, end it with `supervisor stop`, "
                     "or set SUPERVISOR_HOME to another folder."
                 ) from None
-        yield
+        yield lock.fileno()
 
 
 def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
@@ -129,9 +132,17 @@ def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
     return listener
 
 
-def listen_on(addresses: Sequence[tuple[str, int]], backlog: int, stack: contextlib.ExitStack) -> list[socket.socket]:
-    """Return a socket for each address, as `listen` does; `stack` closes them. Raises AddressInUse."""
-    return [stack.enter_context(listen(host, port, backlog)) for host, port in addresses]
+def listen_on(
+    addresses: Sequence[tuple[str, int]],
+    backlog: int,
+    stack: contextlib.ExitStack,
+    there: Callable[[str, int], socket.socket | None] = lambda host, port: None,
+) -> list[socket.socket]:
+    """Return a socket for each address, as `listen` does; `stack` closes them. Raises AddressInUse.
+
+    there: gives one that listens at an address already.
+    """
+    return [stack.enter_context(there(host, port) or listen(host, port, backlog)) for host, port in addresses]
 
 
 def _daemon_at(host: str, port: int) -> str | None:

@@ -8,8 +8,9 @@ import gc
 import os
 import signal
 import socket
+import sys
 import time
-from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from supervisor.config import Settings, find_config
 from supervisor.config.current import Current
 from supervisor.config.load import Loaded, Start, load
 from supervisor.config.settings import ServerSettings
+from supervisor.core.takeover.carried import Carried
 from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
@@ -33,6 +35,9 @@ from supervisor.daemon.lock import (
     listen_on,
 )
 from supervisor.daemon.server import Server, Stop, loop_factory
+from supervisor.daemon.takeover.arrival import carried_to, listeners_of, processes_of
+from supervisor.daemon.takeover.handover import Handover
+from supervisor.daemon.takeover.trial import TRIAL, told
 from supervisor.daemon.tls import Certificates, certificates_of
 from supervisor.engines.log import OutputLog
 from supervisor.planning.learning import Learning
@@ -40,6 +45,7 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.service.about import Identity
 from supervisor.service.captures import Captures
 from supervisor.service.history import History, Kept
 from supervisor.service.keys import Keys
@@ -53,6 +59,7 @@ from supervisor.system import logs
 from supervisor.system.logfile import LogFile
 from supervisor.system.owned import keep_newest
 from supervisor.system.paths import Places, places
+from supervisor.system.proof import new_secret
 from supervisor.system.records import end_leftovers
 from supervisor.system.servicemanager import ServiceManager
 from supervisor.system.wakefulness import watch_for_resume
@@ -89,6 +96,7 @@ class DaemonOptions:
 def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
     manager = ServiceManager.taken(env)
+    on_trial, carried = env.pop(TRIAL, None), carried_to(env)
     where = places(env)
     own_log = OutputLog(None)
     current = Current(options.on(Settings()))  # until the configuration is read, which may have to be logged
@@ -99,14 +107,22 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     current.take_over(settings)
     _tell_file(configured)
     shares = file_shares(allow_many_files())
-    passed = manager.listener()
+    listening = listeners_of(carried)
+    passed = listening.passed or manager.listener()
     server = _reached_at(settings.server, passed)
     check_bind(server, insecure=options.insecure)
+    if on_trial is not None:
+        sys.stdout.write(told())
+        return 0
     addresses = server.addresses()
-    with daemon_lock(where), contextlib.ExitStack() as open_to:
+    with (
+        daemon_lock(where, None if carried is None else carried.lock) as lock,
+        contextlib.ExitStack() as open_to,
+    ):
         first = [] if passed is None else [open_to.enter_context(passed)]
-        listeners = first + listen_on(addresses[len(first) :], shares.backlog, open_to)
-        for ended in end_leftovers(where.pid_records):
+        listeners = first + listen_on(addresses[len(first) :], shares.backlog, open_to, listening.take)
+        listening.close()
+        for ended in end_leftovers(where.pid_records, spared=processes_of(carried)):
             _log.info("leftover_child", **asdict(ended))
         keep_newest(where.engine_logs(), _ENGINE_LOGS)
         keys = Keys(KeyFile(where.key_file), current.view(lambda settings: bool(settings.server.api_keys)))
@@ -129,11 +145,21 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
                 partial(_check, server, insecure=options.insecure),
                 time.time,
             )
-            door = Door(listeners, shares, [host for host, _ in addresses], certificates_of(settings.server))
-            world = World(
-                current, source, where, env, prober, learning, own_log, control, door, keys, history, tracing, captures
+            door = Door(
+                listeners,
+                shares,
+                [host for host, _ in addresses],
+                certificates_of(settings.server),
+                ports=[port for _, port in addresses],
+                lock=lock,
+                passed=passed is not None,
             )
-            runner.run(_serve(world, build_engines(world), manager))
+            world = World(
+                *(current, source, where, env, prober, learning, own_log, control),
+                *(door, keys, history, tracing, captures),
+                secret=new_secret() if carried is None else carried.secret,
+            )
+            runner.run(_serve(world, build_engines(world), manager, carried))
     return 0
 
 
@@ -178,33 +204,42 @@ def _log_settings(settings: Settings) -> logs.LogSettings:
     return logs.LogSettings(server.log_level, server.log_max_mib << 20, server.log_files, format=server.log_format)
 
 
-async def _serve(world: World, engines: Engines, manager: ServiceManager) -> None:
+async def _serve(world: World, engines: Engines, manager: ServiceManager, carried: Carried | None) -> None:
     stop, pool = Stop(), engines.pool
     async with pool:
         with build_daemon(world, engines, stop) as daemon, _beside(manager.watched()):
-            await _run(world, daemon, stop, manager)
+            await _run(world, daemon, stop, manager, carried)
     _log.info("daemon_stopped")
 
 
-async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager) -> None:
+async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager, carried: Carried | None) -> None:
     engines, identity = daemon.engines, daemon.identity
     certificates = world.door.certificates
     server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
+    handover = Handover(world, daemon, server, manager)
+    if carried is not None:
+        await handover.arrive(carried, await _known_before(engines, restore=True))
     serving = asyncio.create_task(server.serve(sockets=list(world.door.listeners)))
-    await _first_loads(world.current.settings, engines, daemon.readiness)
+    await _first_loads(world.current.settings, engines, daemon.readiness, again=carried is None)
     shown = partial(_leaf, certificates)
     with endpoint_file(world.places, identity.url, identity.started_at, identity.secret, shown) as tell:
-        renewed = None if certificates is None else certificates.watch(tell)
-        with _watching(daemon.reloader, engines, stop, manager, renewed), _beside(world.keys.keep()):
-            _log.info("daemon_ready", url=identity.url, pid=os.getpid(), **_several(world.door.urls))
-            manager.ready(identity.url)
-            gc.freeze()  # what is there now stays: collections need not look at it
-            asked = asyncio.ensure_future(stop.asked.wait())
-            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+        announce: Callable[[], None] = partial(_announce, world, identity, manager)
+        while not (serving.done() or stop.asked.is_set()):
+            renewed = None if certificates is None else certificates.watch(tell)
+            with _watching(daemon, stop, manager, renewed), _beside(world.keys.keep()):
+                announce()  # once its signals are listened to
+                announce = manager.reloaded  # after a take-over that has failed
+                wishes = [asyncio.ensure_future(one.wait()) for one in (stop.asked, daemon.takeover.asked)]
+                await asyncio.wait({serving, *wishes}, return_when=asyncio.FIRST_COMPLETED)
+                for wish in wishes:
+                    wish.cancel()
+            if daemon.takeover.asked.is_set():
+                await handover.depart()
         _log.info("daemon_stopping")
         manager.stopping()
         engines.remembered.close()
         await _drain(engines.pool, stop)  # open streams end with their engines, before the server closes
+        await handover.close()
     daemon.feed.close()  # ends those who listen to events
     engines.logs.close()
     engines.parts.fetcher.hub.close()
@@ -212,6 +247,12 @@ async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager
     server.leave()
     await serving
     await world.keys.flush()
+
+
+def _announce(world: World, identity: Identity, manager: ServiceManager) -> None:
+    _log.info("daemon_ready", url=identity.url, pid=os.getpid(), **_several(world.door.urls))
+    manager.ready(identity.url)
+    gc.freeze()  # what is there now stays: collections need not look at it
 
 
 def _several(urls: list[str]) -> dict[str, list[str]]:
@@ -222,32 +263,36 @@ def _leaf(certificates: Certificates | None) -> str | None:
     return None if certificates is None else certificates.leaf
 
 
-async def _first_loads(settings: Settings, engines: Engines, readiness: Readiness) -> None:
-    """Ask for what was loaded before, if that is wanted, and for what is to be loaded always."""
+async def _known_before(engines: Engines, *, restore: bool) -> list[str]:
+    return await asyncio.to_thread(engines.remembered.begin, restore=restore)
+
+
+async def _first_loads(settings: Settings, engines: Engines, readiness: Readiness, *, again: bool) -> None:
+    """Ask for what was loaded before, if that is wanted, and for what is to be loaded always.
+
+    again: what was loaded before is not loaded now.
+    """
     engines.slots.sweep()
-    for model in await asyncio.to_thread(engines.remembered.begin, restore=settings.restore):
+    for model in await _known_before(engines, restore=settings.restore) if again else ():
         engines.pool.ask_load(model)
     preloaded = [entry.id for entry in engines.parts.registry if entry.policy.preload]
     for model in preloaded:
-        engines.pool.ask_load(model)
+        if again or model not in engines.pool.loaded():
+            engines.pool.ask_load(model)
     readiness.begin(preloaded)
 
 
 @contextlib.contextmanager
 def _watching(
-    reloader: Reloader,
-    engines: Engines,
-    stop: Stop,
-    manager: ServiceManager,
-    renewed: Coroutine[object, object, None] | None,
+    daemon: Daemon, stop: Stop, manager: ServiceManager, renewed: Coroutine[object, object, None] | None
 ) -> Iterator[None]:
-    """Within the block, take over a configuration whose file changes, or on SIGHUP, and notice suspensions.
+    """Within the block, take in a configuration whose file changes, or on SIGHUP, and notice suspensions.
 
-    renewed: takes over a certificate whose files change.
+    SIGUSR2 asks for a take-over. renewed: takes in a certificate whose files change.
     """
-    loop = asyncio.get_running_loop()
+    loop, reloader, engines = asyncio.get_running_loop(), daemon.reloader, daemon.engines
     resumed = watch_for_resume(partial(_resumed, engines.pool, engines.parts.lookout))
-    tasks = {asyncio.ensure_future(one) for one in (reloader.watch(), resumed, renewed) if one is not None}
+    tasks = {_lasting(one) for one in (reloader.watch(), resumed, renewed) if one is not None}
     terminal = has_terminal()
 
     def hung_up() -> None:
@@ -257,14 +302,15 @@ def _watching(
         tasks.add(task := asyncio.ensure_future(_reload(reloader, manager)))
         task.add_done_callback(tasks.discard)
 
-    signals = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
-    for one in signals:
-        loop.add_signal_handler(one, hung_up)
+    signals = {signal.SIGHUP: hung_up, signal.SIGUSR2: daemon.takeover.ask} if hasattr(signal, "SIGHUP") else {}
+    for one, call in signals.items():
+        loop.add_signal_handler(one, call)
     try:
         yield
     finally:
         for one in signals:
             loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_IGN)  # until somebody listens again
         for task in tasks:
             task.cancel()
 
@@ -274,10 +320,23 @@ async def _reload(reloader: Reloader, manager: ServiceManager) -> None:
         await reloader.reload_quietly()
 
 
+def _lasting(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    """Do what lasts as long as the daemon; a bug that ends it sooner is in the log, as nobody waits for it."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_tell_of_bug)
+    return task
+
+
+def _tell_of_bug(task: asyncio.Task[None]) -> None:
+    bug = None if task.cancelled() else task.exception()
+    if bug is not None:
+        _log.error("work_ended", exc_info=bug)
+
+
 @contextlib.contextmanager
 def _beside(work: Coroutine[object, object, None]) -> Iterator[None]:
     """Within the block, do this as well."""
-    task = asyncio.ensure_future(work)
+    task = _lasting(work)
     try:
         yield
     finally:

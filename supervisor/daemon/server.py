@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -65,6 +66,7 @@ class Server(uvicorn.Server):
         self._connections = connections
         self._certificates = certificates
         self._leaving = asyncio.Event()
+        self._taking: set[asyncio.Future[Any]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, with TLS where there is a certificate."""
@@ -80,6 +82,14 @@ class Server(uvicorn.Server):
         self.servers = [TlsListener(one, entrance) for one in sockets]  # type: ignore[misc]  # closed as asyncio's are
         self.started = True
         return None
+
+    def accept(self, client: socket.socket) -> None:
+        """Go on with a client's connection that another process has accepted."""
+        client.setblocking(False)
+        taking = asyncio.get_running_loop().connect_accepted_socket(partial(self._protocol, RelayingProtocol), client)
+        self._taking.add(task := asyncio.ensure_future(taking))
+        task.add_done_callback(self._taking.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _protocol(self, kind: type[RelayingProtocol]) -> RelayingProtocol:
         return kind(self._connections, self.config, self.server_state, {})

@@ -36,27 +36,39 @@ class Certificates:
         """Take over files that have changed and then held still for one look; `changed` is called afterwards.
 
         A new object, and not the present one, gets them: it is replaced once all of it is right. Files that do not fit
-        together stay unused, and connections go on with those before.
+        together stay unused, and connections go on with those before. If `changed` raises OSError, as on a full disk,
+        it is called again after the next look.
         """
-        before = self._seen
+        before, told = self._seen, True
         while True:
             await asyncio.sleep(_WATCH_S)
             now = await asyncio.to_thread(self._files.stamps)
             if now == before and now != self._seen:
                 self._seen = now
-                await self._take_over(changed)
+                told = not await self._take_over() and told
+            told = told or _tell(changed)
             before = now
 
-    async def _take_over(self, changed: Callable[[], None]) -> None:
+    async def _take_over(self) -> bool:
+        """Return whether there is a new one."""
         try:
             context = await asyncio.to_thread(server_context, self._files)
             leaf = await asyncio.to_thread(leaf_of, self._files)
         except ConfigError as error:
             _log.warning("certificate_refused", setting=error.param, reason=error.message)
-            return
+            return False
         self._context, self.leaf = context, leaf
-        changed()
         _log.info("certificate_reloaded", path=self._files.cert)
+        return True
+
+
+def _tell(changed: Callable[[], None]) -> bool:
+    try:
+        changed()
+    except OSError as error:
+        _log.warning("certificate_untold", reason=str(error))
+        return False
+    return True
 
 
 def certificates_of(server: ServerSettings) -> Certificates | None:

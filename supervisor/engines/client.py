@@ -58,7 +58,7 @@ class EngineClient:
     """
 
     def __init__(self, path: Address) -> None:
-        self._path = path
+        self.address = self._path = path
         self._open: set[EngineResponse] = set()
 
     def post(self, path: str, body: Payload, more: str = "") -> EngineRequest:

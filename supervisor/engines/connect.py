@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TypeAlias
+
+from supervisor.core.takeover.carried import Address
+
+__all__ = ["Address", "EngineUnreachable", "connected"]
 
 _CONNECT_S = 10.0
 _RETRY_S = 0.005
-
-Address: TypeAlias = str | tuple[str, int]
-"""The path of a Unix socket; or host and port."""
 
 
 class EngineUnreachable(Exception):

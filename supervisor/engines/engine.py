@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.engine_output.failures import Cause
+from supervisor.core.takeover.carried import HeldProcess
 from supervisor.engines.failed import Stalled
 from supervisor.engines.log import OutputLog
 from supervisor.engines.manner import Heard, LoadProgress, Manner, ReadyInfo
@@ -51,12 +52,14 @@ class Engine:
 
     Attributes:
         client: HTTP to it.
+        argv: its command.
     """
 
     def __init__(self, manner: Manner, *, log: OutputLog, record_dir: Path, limits: EngineLimits) -> None:
         loop = asyncio.get_running_loop()
         self.socket = manner.command.socket
         self.client = manner.client
+        self.argv = manner.command.argv
         self._manner = manner
         self._log = log
         self._record_dir = record_dir
@@ -66,6 +69,7 @@ class Engine:
         self._spawning: asyncio.Task[Child] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._child: Child | None = None
+        self._disowned = False
         self._on_progress: Callable[[LoadProgress], None] | None = None
         self._first_line = log.written
         self._sign_of_life = loop.time()
@@ -108,6 +112,48 @@ class Engine:
             await self.stop()
             raise
 
+    async def adopt(
+        self, held: HeldProcess, argv: tuple[str, ...], info: Mapping[str, object], said: Sequence[str] = ()
+    ) -> None:
+        """Take in the process of an engine that is ready, in place of `start`.
+
+        argv: its command, as it was started. info: what it said of itself when it was ready. said: its newest lines.
+
+        Raises NotOurs where it is not provably that process, and OSError. It is not ended then.
+        """
+        self._log.go_on_after(said)
+        self._child = child = await Child.adopt(
+            held,
+            on_stdout=lambda line: self._hear(line, out=True),
+            on_stderr=lambda line: self._hear(line, out=False),
+        )
+        self._spawning = asyncio.ensure_future(_at_once(child))
+        self._set_outcome(_Ready({}))
+        self.argv = argv
+        self._manner.adopted(child.pid, argv, info)
+        child.exit.add_done_callback(lambda exit: self._ended(exit.result()))
+
+    def held(self) -> HeldProcess:
+        """Return what is needed to adopt its process. Raises OSError where it is ending."""
+        if self._child is None or self._exit.done() or self._stopping is not None:
+            raise OSError("the engine is ending")
+        return self._child.held()
+
+    def disown(self) -> None:
+        """Leave its process to another one, whose child it is. Requests to it go on, and its output is still read."""
+        self._disowned = True
+        if self._child is not None:
+            self._child.disown()
+
+    def let_go(self) -> tuple[bytes, bytes]:
+        """Read no more of its output; return what has come of lines that have not ended, of output and error."""
+        return (b"", b"") if self._child is None else self._child.let_go()
+
+    def ended_elsewhere(self, status: ExitStatus) -> None:
+        """Take note that the process is gone that was disowned."""
+        if not self._exit.done():
+            self._exit.set_result(status)
+
     async def alive(self, within: float) -> bool:
         """Return whether it answers within that many seconds, or at least takes CPU time or does I/O."""
         if self._child is None or await self._manner.answers(within / 2):
@@ -126,7 +172,7 @@ class Engine:
 
     async def park(self) -> None:
         """Save what is to be kept of it, before `stop`. It takes a bounded time, and never fails."""
-        if self._is_ready() and not self._exit.done():
+        if self._is_ready() and not self._exit.done() and not self._disowned:
             await self._manner.park()
 
     def kill(self) -> None:
@@ -175,6 +221,8 @@ class Engine:
     async def _stop(self) -> None:
         status = ExitStatus(None, None)
         self.client.close()  # with a stream open, llama-server ends neither when asked nor on the first SIGTERM
+        if self._disowned:
+            return
         if self._spawning is not None:
             with contextlib.suppress(Exception):  # start() reports why it could not be spawned; nothing is left to stop
                 child = await self._spawning
@@ -241,3 +289,7 @@ class Engine:
 
     async def _look_for_ready(self) -> None:
         self._set_outcome(_Ready(await self._manner.found_ready()))
+
+
+async def _at_once(child: Child) -> Child:
+    return child

@@ -22,6 +22,7 @@ from supervisor.core.models.registry import ModelEntry
 from supervisor.core.options import options_of
 from supervisor.core.plan import DoesNotFit, Place, Resident
 from supervisor.core.schedule.events import Failure
+from supervisor.core.takeover.carried import Address
 from supervisor.engines.engine import Engine, EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.service import Service
@@ -98,8 +99,11 @@ class Planning(Protocol):
 class Launching(Protocol):
     """Makes engines of its kind."""
 
-    async def prepare(self, read: Read, sight: Sight, place: Place) -> Engine:
-        """Return the engine for a model at its place, not started. Raise the SupervisorError that a load fails with."""
+    async def prepare(self, read: Read, sight: Sight, place: Place, at: Address | None = None) -> Engine:
+        """Return the engine for a model at its place, not started. Raise the SupervisorError that a load fails with.
+
+        at: where it listens already, as it is to be adopted; None: somewhere new.
+        """
 
 
 class MlxFolder(Protocol):

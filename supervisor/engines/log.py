@@ -2,16 +2,16 @@
 
 Between its lines stand notes of the daemon: which request reached the engine when.
 
-Nothing here can block the engine: a follower that does not keep up loses lines and is told how many, a full disk
-ends the file but not the ring. Control characters are replaced: a prompt must not drive the terminal of whoever
-reads the log.
+Nothing here can block the engine: a follower that does not keep up loses lines and is told how many. What a full disk
+does not take is missing in the file, but not in the ring, and the file goes on once the engine has ended. Control
+characters are replaced: a prompt must not drive the terminal of whoever reads the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -57,6 +57,11 @@ class OutputLog:
         self._said.append(text[:_RING_LINE])
         self._take(text)
 
+    def go_on_after(self, lines: Sequence[str]) -> None:
+        """Have these be the newest lines: an earlier image of this process took them. They are in the file already."""
+        for ring in (self._ring, self._said):
+            ring.extend(line[:_RING_LINE] for line in lines)
+
     def note(self, text: str) -> None:
         """Take a line of the daemon's own, which is no output of the engine. Never raise, as `write`."""
         self._take(text if text.isprintable() else one_line(text))
@@ -96,7 +101,11 @@ class OutputLog:
         self.rest()
 
     def rest(self) -> None:
-        """Hold no open file until the next line, as a machine may have more models than open files."""
+        """Hold no open file until the next line, as a machine may have more models than open files.
+
+        A file that could not be written to is tried again then.
+        """
+        self.file_error = None
         if self._file is not None:
             self._file.close()
             self._file = None

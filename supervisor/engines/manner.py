@@ -89,6 +89,12 @@ class Manner(Protocol):
     async def settle(self, pid: int, seconds: float, info: ReadyInfo) -> ReadyInfo:
         """Do what is to be done once it is ready, after so many seconds, before its first request."""
 
+    def adopted(self, pid: int, argv: tuple[str, ...], info: Mapping[str, object]) -> None:
+        """Note that it runs and is ready: an earlier image of this process has started it, with that command.
+
+        info: what it said of itself when it was ready.
+        """
+
     async def answers(self, within: float) -> bool:
         """Return whether it answers anything within that many seconds."""
 

@@ -16,7 +16,10 @@ SupervisorError                     internal_error
 │  ├─ AddressInUse                  address_in_use
 │  ├─ PassedSocketUnusable          passed_socket_unusable
 │  ├─ InsecureBind                  insecure_bind
+│  ├─ TakeoverFailed                takeover_failed
+│  ├─ TakeoverUnsupported           takeover_unsupported
 │  ├─ Overloaded                    overloaded
+│  │  ├─ TakingOver                 taking_over
 │  │  ├─ QueueFull                  queue_full
 │  │  ├─ BodiesFull                 bodies_full
 │  │  ├─ TooManyConnections         too_many_connections

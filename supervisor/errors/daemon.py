@@ -53,6 +53,20 @@ class InsecureBind(DaemonError):
     code = "insecure_bind"
 
 
+class TakeoverFailed(DaemonError):
+    """Another image of the daemon could not take over; this one goes on."""
+
+    code = "takeover_failed"
+    status = 409
+
+
+class TakeoverUnsupported(DaemonError):
+    """No other image of the daemon can take over on this platform."""
+
+    code = "takeover_unsupported"
+    status = 501
+
+
 class Overloaded(DaemonError):
     """The daemon has no room for another one now.
 
@@ -68,6 +82,12 @@ class Overloaded(DaemonError):
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class TakingOver(Overloaded):
+    """A new image of the daemon is taking over, and this one changes nothing any more."""
+
+    code = "taking_over"
 
 
 class QueueFull(Overloaded):

@@ -7,6 +7,8 @@ member is written, so that one that swells ends where its limit is.
 from __future__ import annotations
 
 import asyncio
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -100,6 +102,7 @@ class _Sum:
 _BROKEN = (
     *(tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, OSError, EOFError, zlib.error, _Swollen, _Outside),
     *(LookupError, ValueError, RuntimeError),  # links to nothing; names, methods and passwords that nobody knows
+    *(lzma.LZMAError, struct.error, ArithmeticError, MemoryError),  # an xz member's own, dates of no calendar
 )
 
 

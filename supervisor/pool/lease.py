@@ -10,6 +10,7 @@ from typing import Protocol
 from supervisor.core.engine_output.failures import CODES, OPTION, Cause
 from supervisor.core.schedule import EngineView, ModelView
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
+from supervisor.core.takeover.carried import HeldProcess
 from supervisor.engines.client import EngineClient
 from supervisor.engines.engine import LoadProgress, ReadyInfo
 from supervisor.errors import (
@@ -46,6 +47,7 @@ class PooledEngine(Protocol):
     """The parts of an engine that the pool needs."""
 
     client: EngineClient
+    argv: tuple[str, ...]
 
     @property
     def pid(self) -> int | None:
@@ -83,6 +85,18 @@ class PooledEngine(Protocol):
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the last lines that it wrote."""
 
+    def held(self) -> HeldProcess:
+        """Return what the next image of this process needs to adopt it. Raises OSError where it is ending."""
+
+    def disown(self) -> None:
+        """Leave its process to another one, whose child it is. Its output is still read."""
+
+    def let_go(self) -> tuple[bytes, bytes]:
+        """Read no more of its output; return what has come of lines that have not ended."""
+
+    def ended_elsewhere(self, status: ExitStatus) -> None:
+        """Take note that the process is gone that was disowned."""
+
 
 @dataclass(slots=True)
 class Running:
@@ -90,6 +104,7 @@ class Running:
     device failed, so that it is ended as well. `park`: it may save its slots.
 
     doubt: it is to be asked at once whether it lives. first_bytes: what it held soon after it was ready.
+    ended: the process that owns it has ended it, as was wanted.
     """
 
     number: EngineId
@@ -104,6 +119,7 @@ class Running:
     doubt: asyncio.Event = field(default_factory=asyncio.Event)
     first_bytes: int | None = None
     outgrown: bool = False
+    ended: bool = False
     engine: PooledEngine | None = None
     progress: LoadProgress | None = None
     ready: ReadyInfo | None = None
@@ -175,7 +191,8 @@ class Lease:
     @property
     def engine_stopped(self) -> bool:
         """True if the engine was told to stop because its end is wanted, so that none is started in its place."""
-        return self._running.stop.is_set() and not self._running.hung and self._running.broken is None
+        running = self._running
+        return (running.stop.is_set() or running.ended) and not running.hung and running.broken is None
 
     async def engine_gone(self, within: float) -> bool:
         """Return whether the engine ends `within` that many seconds, so that the next lease is a fresh engine's."""

@@ -124,12 +124,7 @@ class EngineRunner:
         return self._plan_again(running, failure)
 
     async def _start_and_watch(self, running: Running) -> Failure:
-        running.engine = engine = await self._edges.prepare(running.model, running.plan)
-        self._tell(EngineSpawned(running.number))
-        running.ready = await engine.start(lambda progress: self._progressed(running, progress))
-        running.ready_at = self._edges.clock()
-        self._edges.observe("engine_ready", running.model, running.number, None)
-        self._tell(EngineBecameReady(running.number, running.ready.n_slots))
+        engine = running.engine or await self._start(running)
         probing = asyncio.ensure_future(self._probe(running, engine))
         try:
             ends: set[asyncio.Future[Any]] = {engine.exit, engine.broken}
@@ -142,6 +137,15 @@ class EngineRunner:
         if running.broken is not None:
             return running.broken
         return Failure("engine_lost", f"The engine of '{running.model}' ended by itself: {how}.", engine.tail(20))
+
+    async def _start(self, running: Running) -> PooledEngine:
+        running.engine = engine = await self._edges.prepare(running.model, running.plan)
+        self._tell(EngineSpawned(running.number))
+        running.ready = await engine.start(lambda progress: self._progressed(running, progress))
+        running.ready_at = self._edges.clock()
+        self._edges.observe("engine_ready", running.model, running.number, None)
+        self._tell(EngineBecameReady(running.number, running.ready.n_slots))
+        return engine
 
     async def _probe(self, running: Running, engine: PooledEngine) -> None:
         """Ask the engine again and again whether it is alive; tell when it is not."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import ParamSpec, Self, TypeAlias
 
 from supervisor.core.devices import Holding
 from supervisor.core.plan import Resident
@@ -21,8 +21,8 @@ from supervisor.core.schedule import Scheduler
 from supervisor.core.schedule.events import (
     CheckRoom,
     Command,
+    EngineAdopted,
     EngineGone,
-    EngineId,
     Event,
     GrantLease,
     LaunchChanged,
@@ -33,7 +33,6 @@ from supervisor.core.schedule.events import (
     RequestArrived,
     RequestDone,
     RequestId,
-    RoomSeen,
     ShutdownAsked,
     StartEngine,
     StopEngine,
@@ -41,14 +40,21 @@ from supervisor.core.schedule.events import (
     UnloadAsked,
 )
 from supervisor.core.schedule.lifecycle import LEAVING, STARTING
+from supervisor.core.takeover.carried import CarriedEngine
+from supervisor.core.takeover.lending import Lending
 from supervisor.engines.client import EngineClient
+from supervisor.pool.carrying import Adopted, Decider, carried_engine, lent_engine
 from supervisor.pool.changes import Changes
-from supervisor.pool.lease import EngineStatus, Lease, PoolStatus, Running, error_of
+from supervisor.pool.lease import EngineStatus, Lease, PooledEngine, PoolStatus, Running, error_of
 from supervisor.pool.life import EngineRunner, PoolEdges, PoolLimits, ended_by, harmless
+from supervisor.pool.rooms import RoomChecks
+from supervisor.pool.roster import Roster
 
 __all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
 
 _MOVING = STARTING | LEAVING
+
+P = ParamSpec("P")
 
 Wait: TypeAlias = Callable[["asyncio.Future[Lease]"], Awaitable[Lease]]
 
@@ -58,6 +64,9 @@ class Pool:
 
     Args:
         changes: is told of every change of an engine or a queue; None: one that nobody else tells anything.
+
+    Attributes:
+        roster: the engines that have a process.
     """
 
     def __init__(
@@ -68,18 +77,20 @@ class Pool:
         changes: Changes | None = None,
     ) -> None:
         self._scheduler = scheduler
-        self._edges = edges = replace(edges, observe=harmless(edges.observe), emptied=harmless(edges.emptied))
+        self._decider: Decider = scheduler
+        self._held: list[Command] | None = None  # commands that wait while engines are neither started nor ended
+        self._edges = edges = replace(edges, observe=self._ours(edges.observe), emptied=self._ours(edges.emptied))
         self._changes = changes or Changes()
         self._limits = limits or PoolLimits()
-        self._running: dict[EngineId, Running] = {}
+        self.roster = Roster()
+        self._running = self.roster.engines
         self._waiters: dict[RequestId, asyncio.Future[Lease]] = {}
         self._request_ids = itertools.count(1)
         self._tasks = asyncio.TaskGroup()
-        self._checks: dict[EngineId, asyncio.Task[None]] = {}
-        self._look: asyncio.Future[Mapping[str, int]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for: float | None = None
         self._runner = EngineRunner(edges, self._limits, self._apply, self.changed)
+        self._rooms = RoomChecks(edges, self._limits, self._apply, self)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -89,23 +100,30 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._apply(ShutdownAsked(now=True))
-        for task in self._checks.values():
-            task.cancel()
-        if self._look is not None:
-            self._look.cancel()
+        self._rooms.close()
         await self._tasks.__aexit__(None, None, None)  # the tasks of the engines end by themselves, stopped
         if self._timer is not None:
             self._timer.cancel()
 
     # ── what others ask ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def acquire(self, model: ModelId, affinity: str | None = None, wait: Wait | None = None) -> Lease:
+    def number(self) -> RequestId:
+        """Return the number of a request that is to come."""
+        return next(self._request_ids)
+
+    async def acquire(
+        self,
+        model: ModelId,
+        affinity: str | None = None,
+        wait: Wait | None = None,
+        request: RequestId | None = None,
+    ) -> Lease:
         """Wait for an engine of the model, loading it if needed; requests with one `affinity` prefer one engine.
 
         `wait` waits in place of us where there is something to wait for; it raises what the future does, else nothing.
         Raises ModelLoadFailed with the reason, LoadCancelled, CrashLoop, ModelDoesNotFit, QueueFull, ShuttingDown.
         """
-        request = next(self._request_ids)
+        request = self.number() if request is None else request
         waiter: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
         self._waiters[request] = waiter
         try:
@@ -149,7 +167,7 @@ class Pool:
         Those of downloads that are called off by it, too.
         """
         engines = {engine.engine for engine in self._scheduler.view(model).engines}
-        checks = [self._checks[engine] for engine in engines if engine in self._checks]
+        checks = self._rooms.of(engines)
         self.ask_unload(model, now=now)
         status = await self._first(model, lambda _: engines.isdisjoint(self._running))
         if called_off := [task for task in checks if task.cancelling()]:
@@ -233,29 +251,96 @@ class Pool:
             if running.engine is not None and running.engine.pid is not None
         )
 
+    # ── when another process takes over ──────────────────────────────────────────────────────────────────────────
+
+    def hold(self) -> None:
+        """Start and end no engine from now on; requests get those that are ready. What is read is called off."""
+        self._held = [*self._rooms.put_off()]
+
+    def go_on(self) -> None:
+        """Do what was held back, as nobody takes over."""
+        held, self._held = self._held or [], None
+        for command in held:
+            if isinstance(command, GrantLease | RefuseRequest) or self._scheduler.lives(command.engine):
+                self._execute(command)
+        self._apply(TimePassed())
+
+    async def settled(self) -> None:
+        """Wait until no engine comes up or goes away, and nothing is read for one."""
+        with self.watch() as changed:
+            while self.roster.moving or self._rooms.busy:
+                await changed.wait()
+                changed.clear()
+
+    def handed_over(self, others: set[RequestId]) -> tuple[list[CarriedEngine], Lending]:
+        """Return the engines, as they are carried, and who lends their slots meanwhile. Raises OSError.
+
+        others: requests that are not of this process.
+        """
+        found = [(one, self._running[one.id]) for one in self._scheduler.engines() if one.id in self._running]
+        slots = {view.engine: view.slots for one, _ in found for view in self._scheduler.view(one.model.id).engines}
+        lent = [lent_engine(one, slots[one.id], others) for one, _ in found]
+        waiting = [one for one in self._scheduler.waiting() if one[0] not in others]
+        return [carried_engine(*pair) for pair in found], Lending(lent, waiting)
+
+    def give_back(self, request: RequestId) -> None:
+        """Take the lease back of a request of another process."""
+        self._apply(RequestDone(request))
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler, for what is carried of it."""
+        return self._scheduler
+
+    def lend(self, decider: Decider) -> None:
+        """In a copy of the process: own no engine any more, and have somebody else decide who gets one."""
+        self._decider = decider
+        self.roster.disown()
+        self._set_timer()
+
+    def carry_out(self, command: GrantLease | RefuseRequest) -> bool:
+        """Carry out what another process has decided; return whether the request still waits."""
+        waits = command.request in self._waiters
+        if waits:
+            self._execute(command)
+        return waits
+
+    def adopt(self, event: EngineAdopted, engine: PooledEngine, adopted: Adopted) -> None:
+        """Take in an engine that an earlier image of this process has started."""
+        running = Running(event.engine, event.model, event.plan, adopted.asked_at, engine=engine, ready=adopted.ready)
+        running.ready_at, running.first_bytes = event.ready_at, adopted.first_bytes
+        running.outgrown = adopted.outgrown
+        self._running[event.engine] = running
+        self._tasks.create_task(self._live(running), name=f"engine-{event.engine}")
+        self._edges.observe("engine_adopted", event.model, event.engine, None)
+        self._apply(event)
+
+    def _ours(self, told: Callable[P, None]) -> Callable[P, None]:
+        """Return the function without its exceptions, and without effect while the engines are another process's."""
+        heard = harmless(told)
+
+        def if_ours(*args: P.args, **kwargs: P.kwargs) -> None:
+            if self._decider is self._scheduler:
+                heard(*args, **kwargs)
+
+        return if_ours
+
     # ── events in, commands out ──────────────────────────────────────────────────────────────────────────────────
 
     def _apply(self, event: Event) -> None:
-        for command in self._scheduler.handle(event, self._edges.clock()):
-            self._execute(command)
+        for command in self._decider.handle(event, self._edges.clock()):
+            if self._held is None or isinstance(command, GrantLease | RefuseRequest):
+                self._execute(command)
+            else:
+                self._held.append(command)
         self._set_timer()
-        self._call_off_checks()
+        self._rooms.call_off(self._scheduler.lives)
         self.changed()
-
-    def _call_off_checks(self) -> None:
-        """Cancel what is read or downloaded for engines that nobody wants any more."""
-        for engine, task in list(self._checks.items()):
-            if task.done():
-                del self._checks[engine]
-            elif not self._scheduler.lives(engine) and task is not asyncio.current_task():
-                del self._checks[engine]
-                task.cancel()
 
     def _execute(self, command: Command) -> None:
         match command:
             case CheckRoom():
-                task = self._tasks.create_task(self._check_room(command), name=f"room-{command.engine}")
-                self._checks[command.engine] = task
+                self._rooms.begin(command, self._tasks)
             case StartEngine(engine, model, plan):
                 self._running[engine] = Running(engine, model, plan, self._edges.clock())
                 self._tasks.create_task(self._live(self._running[engine]), name=f"engine-{engine}")
@@ -281,6 +366,8 @@ class Pool:
         failure, again = None, False
         try:
             failure = await ended_by(self._runner.live(running))
+            if self._decider is not self._scheduler:  # it is another process's engine
+                return
             if failure is None and len(self._scheduler.view(running.model).engines) == 1:
                 self._edges.emptied(running.model)
             again = self._runner.again(running, failure)
@@ -290,7 +377,7 @@ class Pool:
             running.gone.set()
 
     def _set_timer(self) -> None:
-        wake = self._scheduler.next_wake
+        wake = self._decider.next_wake
         if wake == self._timer_for:
             return
         if self._timer is not None:
@@ -303,28 +390,3 @@ class Pool:
     def _time_passed(self) -> None:
         self._timer_for = None  # so that a timer that came too early is set again
         self._apply(TimePassed())
-
-    # ── room ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _check_room(self, check: CheckRoom) -> None:
-        """Read the model and look at the machine, until ended engines' memory is free or it has taken too long."""
-        failure = await ended_by(self._read_and_look(check))
-        self._apply(RoomSeen(check.engine, failure))
-
-    async def _read_and_look(self, check: CheckRoom) -> None:
-        await self._edges.fetch_and_read(check.model, self)
-        patience = self._edges.clock() + self._limits.room
-        while True:
-            free = await self._look_once()
-            if all(free.get(device, size) >= size for device, size in check.vacated.items()):
-                return
-            if self._edges.clock() >= patience:
-                self._edges.observe("room_not_seen", check.model, check.engine, None)
-                return
-            await asyncio.sleep(self._limits.room_poll)
-
-    async def _look_once(self) -> Mapping[str, int]:
-        """Look at the machine; one look at a time serves everybody."""
-        if self._look is None or self._look.done():
-            self._look = asyncio.ensure_future(self._edges.see_room(self))
-        return await asyncio.shield(self._look)

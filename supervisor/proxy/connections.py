@@ -9,6 +9,7 @@ back.
 
 from __future__ import annotations
 
+import socket
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -67,6 +68,12 @@ class Connection(Protocol):
     def drop(self) -> None:
         """Close it at once."""
 
+    def part(self) -> socket.socket | None:
+        """Let go of it while it is idle: return the client's socket, for who goes on with it.
+
+        None where there is nothing to go on with: it has begun a request, or cannot be passed on and is closed.
+        """
+
 
 class Connections:
     """All connections of the server. `limits`: those in force now; a connection keeps those that it began with."""
@@ -84,6 +91,7 @@ class Connections:
         self._management: set[Connection] = set()
         self._management_waiting: OrderedDict[Connection, None] = OrderedDict()
         self._warned_at: float | None = None
+        self._pass_on: Callable[[Connection], None] | None = None
 
     def enter(self, new: Connection) -> Place:
         """Find a place for a new connection; another one may be dropped for it."""
@@ -109,6 +117,14 @@ class Connections:
         """Note that a connection waits for its client's next request."""
         if one in self._served:
             self._waiting[one] = None
+        if self._pass_on is not None:
+            self._pass_on(one)
+
+    def leave_to(self, pass_on: Callable[[Connection], None]) -> None:
+        """From now on give `pass_on` every connection that waits for its client, those that wait already included."""
+        self._pass_on = pass_on
+        for one in (*self._waiting, *self._management_waiting):
+            pass_on(one)
 
     def works(self, one: Connection) -> None:
         """Note that a connection has a request, whose body may be yet to come."""

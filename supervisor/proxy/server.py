@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from collections import deque
-from collections.abc import Mapping
-from http import HTTPStatus
+from collections.abc import Callable
 from math import inf
 from typing import Any, Literal, cast
-from urllib.parse import unquote
 
 import httptools
 from starlette.types import ASGIApp, Scope
@@ -34,6 +34,7 @@ from supervisor.proxy.connections import Connections, Place, management_only, to
 from supervisor.proxy.deadline import Deadline
 from supervisor.proxy.exchange import Asked, Exchange, Flow
 from supervisor.proxy.oldclients import OLD, for_old_clients
+from supervisor.proxy.scope import scope_of, whole_response
 from supervisor.system.requestid import new_id
 
 _LINGER_S = 5.0  # how long a client may go on sending what nobody wants any more
@@ -84,6 +85,8 @@ class RelayingProtocol(asyncio.Protocol):
         self._spare = _LINGER_BYTES  # bytes that may yet be thrown away
         self._fault: SupervisorError | None = None
         self._place = Place.FULL
+        self._task: asyncio.Task[None] | None = None
+        self._path = ""  # of the request that is being answered
         self._running: Exchange | None = None  # the request that is being answered; others may queue
         self._unsent: float = inf  # bytes that a closing connection had yet to send when it was looked at last
         self.headers: list[tuple[bytes, bytes]] = []
@@ -146,6 +149,22 @@ class RelayingProtocol(asyncio.Protocol):
     def drop(self) -> None:
         """Close the connection at once, for another one."""
         self.transport.abort()
+
+    def call_off(self, spared: Callable[[str], bool]) -> None:
+        """Cancel the request that is being answered, unless its path is `spared`."""
+        if self._task is not None and self._at_work() and not spared(self._path):
+            self._task.cancel()
+
+    def part(self) -> socket.socket | None:
+        """Let go of an idle connection: return the client's socket, for who goes on with it; None: nobody can."""
+        if self._phase != "quiet" or self._at_work() or self.pipeline or self.transport.is_closing():
+            return None
+        found = None
+        if self._scheme == "http" and not self.transport.get_write_buffer_size():
+            under = self.transport.get_extra_info("socket")
+            found = socket.socket(fileno=os.dup(under.fileno()))
+        self.transport.close()
+        return found
 
     def pause_writing(self) -> None:
         """Note that the client does not read."""
@@ -223,24 +242,10 @@ class RelayingProtocol(asyncio.Protocol):
         self._begin_body_time()
 
     def _scope(self) -> Scope:
-        url = httptools.parse_url(self.url)
-        if url.path is None:
-            raise _Stop
-        path = url.path.decode("ascii")
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": self.parser.get_http_version(),
-            "server": self._address,
-            "scheme": self._scheme,
-            "method": self.parser.get_method().decode("ascii"),
-            "root_path": "",
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
-            "headers": self.headers,
-            "state": self._state.copy(),
-        }
+        try:
+            return scope_of(self.parser, self.url, self.headers, self._address, self._scheme, self._state.copy())
+        except ValueError:
+            raise _Stop from None
 
     def _exchange(self, scope: Scope) -> Exchange:
         stays = self._place is Place.FULL and scope["http_version"] != OLD and self.parser.should_keep_alive()
@@ -285,7 +290,8 @@ class RelayingProtocol(asyncio.Protocol):
     def _start(self, exchange: Exchange, scope: Scope) -> None:
         self._running = exchange
         app = for_old_clients(self.app, self) if scope["http_version"] == OLD else self.app
-        task = self.loop.create_task(exchange.run(app, scope))
+        self._path = scope["path"]
+        self._task = task = self.loop.create_task(exchange.run(app, scope))
         task.add_done_callback(self._server.tasks.discard)
         self._server.tasks.add(task)
 
@@ -390,10 +396,4 @@ class RelayingProtocol(asyncio.Protocol):
         name = self._id or new_id()
         body = json.dumps(api_of(path).envelope(json.loads(body), name)).encode()
         names = {key.decode(): value.decode() for key, value in naming(name, path)}
-        self.transport.write(_response(status, body, {**headers, **names}))
-
-
-def _response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
-    further = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close", **headers}
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in further.items())]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+        self.transport.write(whole_response(status, body, {**headers, **names}))

@@ -45,7 +45,8 @@ class EngineMetrics:
         for model, figures in self._found.items():
             for name, (kind, help_text, value) in figures.items():
                 make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-                families.setdefault(name, make(name, help_text, labels=("model",))).add_metric((model,), value)
+                shown = f"{name.removesuffix('_total')}_total" if kind == "counter" else name  # once on the page
+                families.setdefault(shown, make(name, help_text, labels=("model",))).add_metric((model,), value)
         yield from families.values()
 
     def close(self) -> None:
@@ -55,7 +56,7 @@ class EngineMetrics:
 
     async def _ask(self, model: str, client: EngineClient) -> None:
         try:
-            with contextlib.suppress(EngineUnreachable, AnswerTooLarge, ValueError):
+            with contextlib.suppress(EngineUnreachable, AnswerTooLarge, ValueError, OverflowError):
                 async with client.send("GET", "/metrics", b"", "text/plain") as answer:
                     text = await answer.read(_MOST)
                 if answer.status == 200:
@@ -65,11 +66,11 @@ class EngineMetrics:
 
 
 def _read(text: str) -> Figures:
-    """Return the figures of a page by our name for each: kind, help, value. Raises ValueError."""
+    """Return the figures of a page by our name for each: kind, help, value. Raises ValueError, OverflowError."""
     found: Figures = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples[:1]:
             if len(found) < _MOST_FIGURES and not sample.labels:
                 name = _OURS + family.name.removeprefix("llamacpp:").replace(":", "_")
-                found[name] = (family.type, family.documentation, sample.value)
+                found[name] = (family.type, family.documentation, float(sample.value))
     return found

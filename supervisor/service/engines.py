@@ -15,6 +15,7 @@ from supervisor.errors import EngineNotFound
 from supervisor.llamacpp.install import InstallRequest
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.store import EngineStore, Manifest
+from supervisor.system.refusal import refused
 from supervisor.system.shared import Shared
 
 Make = Callable[[InstallRequest, Report], Awaitable[Manifest]]
@@ -65,7 +66,7 @@ class Installed:
     async def made(self, wanted: InstallRequest) -> AsyncIterator[Progress]:
         """Install one and yield how it goes, the newest step only. Whoever stops listening ends it.
 
-        Raises EngineInstallFailed and its like.
+        Raises EngineInstallFailed and its like, SystemRefused.
         """
         steps = _Newest()
         making = asyncio.ensure_future(self.make(wanted, steps.put))
@@ -76,6 +77,8 @@ class Installed:
                 if step is not None:
                     yield step
             _log.info("engine_installed", name=making.result().name)
+        except OSError as error:
+            raise refused(error) or error from error
         finally:
             making.cancel()
             await asyncio.wait({making})

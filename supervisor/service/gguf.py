@@ -10,6 +10,7 @@ from supervisor.core.launch.fallback import Fallback, next_fallback
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Place, Placement, Resident
 from supervisor.core.schedule.events import Failure
+from supervisor.core.takeover.carried import Address
 from supervisor.engines.engine import Engine
 from supervisor.engines.kind import Living, Read
 from supervisor.engines.kind import Sight as AnySight
@@ -71,10 +72,13 @@ class GgufLaunching:
 
     launcher: Launcher
 
-    async def prepare(self, read: Read, sight: AnySight, place: Place) -> Engine:
+    async def prepare(self, read: Read, sight: AnySight, place: Place, at: Address | None = None) -> Engine:
         """Return the engine, not started. Raises as `Launcher.prepare`."""
         seen, placement = _ours(sight), _placement(place)
-        return await self.launcher.prepare(with_header(read), seen.placed(placement), seen.devices_of(placement))
+        socket = at if isinstance(at, str) else None
+        return await self.launcher.prepare(
+            with_header(read), seen.placed(placement), seen.devices_of(placement), socket
+        )
 
 
 def _ours(sight: AnySight) -> Sight:

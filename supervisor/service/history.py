@@ -104,6 +104,11 @@ class History:
             return []
         return [record.spent for _, record in found]
 
+    async def flush(self) -> None:
+        """Write what is pending."""
+        self._hand_over()
+        await asyncio.gather(*(asyncio.wrap_future(write) for write, _ in self._writing), return_exceptions=True)
+
     def close(self) -> None:
         """Write what is pending, and close the file."""
         if self._timer is not None:

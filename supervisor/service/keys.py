@@ -7,6 +7,7 @@ killed hard forgets that much.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Collection
@@ -17,7 +18,7 @@ import structlog
 
 from supervisor.core.requests.admission import RawHeaders, admit
 from supervisor.core.requests.keys import Key, Keyring, KeyRules, Usage, digest_of
-from supervisor.errors import InvalidRequest, KeysUnusable
+from supervisor.errors import InvalidRequest, KeyNotFound, KeysUnusable
 from supervisor.store.keyfile import KeyFile, record_of
 
 _log = structlog.get_logger()
@@ -98,6 +99,11 @@ class Keys:
     def admit(self, configured: Collection[bytes], call: tuple[str, str], headers: RawHeaders) -> Key | None:
         """Return the key that a request has come with; None where nothing limits it. Raises as `admission.admit`."""
         return admit(self._ring, configured, call, headers, self.clock())
+
+    def spend(self, name: str, prompt: int, completion: int) -> None:
+        """Count the tokens of a request that another process has answered; nothing for a key that is no more."""
+        with contextlib.suppress(KeyNotFound):
+            self._ring.named(name).spend(prompt, completion)
 
     def all(self) -> list[KeyStatus]:
         """Every key, revoked ones too."""

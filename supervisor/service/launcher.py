@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from supervisor.core.devices import Device
 from supervisor.core.launch import LaunchSpec, Placed, build_launch
@@ -77,13 +78,18 @@ class Launcher:
     logs: EngineLogs
     slots: SlotStore
 
-    async def prepare(self, known: Known, placed: Placed, devices: Sequence[Device]) -> Engine:
+    async def prepare(
+        self, known: Known, placed: Placed, devices: Sequence[Device], socket: str | None = None
+    ) -> Engine:
         """The engine for a model at its place, not started; `devices` are those of the placement, in its order.
+
+        socket: where it listens already; None: somewhere new.
 
         Raises EngineNotFound, EngineUnusable, OptionNotSupported and their like.
         """
         keeper = await asyncio.to_thread(self._keeper, known, placed.placement)
-        launch, notes = await asyncio.to_thread(self._launch, known, placed, devices, keeper)
+        listening = partial(str, socket) if socket is not None else self._fresh
+        launch, notes = await asyncio.to_thread(self._launch, known, placed, devices, keeper, listening)
         return llama_engine(
             launch,
             log=self.logs.of(known.entry.id),
@@ -92,6 +98,9 @@ class Launcher:
             environ=self.env,
             attendants=Attendants(notes, keeper),
         )
+
+    def _fresh(self) -> str:
+        return str(fresh_socket(self.places.runtime))
 
     def _keeper(self, known: Known, placement: Placement) -> SlotKeeper | None:
         """Return the keeper of its slots, if that is asked for and the engine can do it."""
@@ -108,10 +117,15 @@ class Launcher:
         return self.slots.keeper(key, known.entry.id, size // tokens)
 
     def _launch(
-        self, known: Known, placed: Placed, devices: Sequence[Device], keeper: SlotKeeper | None
+        self,
+        known: Known,
+        placed: Placed,
+        devices: Sequence[Device],
+        keeper: SlotKeeper | None,
+        listening: Callable[[], str],
     ) -> tuple[LaunchSpec, StartNotes]:
         entry, info = known.entry, known.info
-        launch = self.commands.of(known, placed, str(fresh_socket(self.places.runtime)), keeper)
+        launch = self.commands.of(known, placed, listening(), keeper)
         intent = intent_of(placed.placement, entry.options, devices)
         start = start_of(info.identity, intent, known.engine, known.build)
         notes = self.learning.begin(start, intent, launch.names, info.model.header.n_ctx_train)

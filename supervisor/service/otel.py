@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from requests import PreparedRequest, Response, Session
 
 from supervisor import __version__
 from supervisor.core.history.spans import Part
@@ -30,6 +31,16 @@ _NAMES: Final = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
+class _Deaf(Session):
+    """Reads no body of an answer: the exporter looks at status and headers alone, and a body may have no end."""
+
+    def send(self, request: PreparedRequest, **how: Any) -> Response:
+        """Send, and hang up once status and headers are there."""
+        answer = super().send(request, **{**how, "stream": True})
+        answer.close()
+        return answer
+
+
 class OtelExporter:
     """The exporter. endpoint: the address that spans are posted to; None: as the variables have it."""
 
@@ -37,7 +48,7 @@ class OtelExporter:
         own = Resource.create({"service.name": "llama-supervisor", "service.version": __version__})
         resource = own.merge(OTELResourceDetector().detect())
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, session=_Deaf())))
         self._tracer = self._provider.get_tracer("llama-supervisor", __version__)
 
     def begin(self, headers: Sequence[tuple[bytes, bytes]], at: float) -> OtelSpan:

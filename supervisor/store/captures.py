@@ -117,6 +117,7 @@ class CaptureTable:
         """Delete all; return how many there were."""
         with self._database.change() as connection:
             count = connection.execute("DELETE FROM captures").rowcount
+        self._database.remove_damaged()
         self._database.rows("VACUUM")
         self._settle()
         return count

@@ -7,6 +7,7 @@ not committed is not in it.
 from __future__ import annotations
 
 import contextlib
+import glob
 import sqlite3
 import threading
 import time
@@ -27,13 +28,18 @@ _BUSY_S = 5.0
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BESIDE = ("", "-wal", "-shm")
 _DAMAGED_KEPT = 3
+_PIECE = 1 << 20  # bytes
 
 
 class Database:
-    """An open database. Statements of several threads wait for one another."""
+    """An open database. Statements of several threads wait for one another.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    path: of its file, where it has one.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
         self._connection = connection
+        self._path = path
         self._lock = threading.RLock()
 
     @classmethod
@@ -46,16 +52,17 @@ class Database:
             own_folder(path.parent)
             path.touch(mode=0o600)
             try:
-                return cls(_opened(path, migrations))
+                return cls(_opened(path, migrations), path)
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
                 _log.warning("store_damaged", path=str(path), reason=str(error), kept_as=_set_aside(path, clock()))
             path.touch(mode=0o600)
-            return cls(_opened(path, migrations))
+            return cls(_opened(path, migrations), path)
         except (sqlite3.Error, OSError) as error:
             raise StoreUnusable(
-                f"{path} cannot be used: {error}; check that it and its folder belong to you and can be written to"
+                f"{path} cannot be used: {error}; check that it and its folder belong to you and can be written to, "
+                "and that the disk has room"
             ) from error
 
     @classmethod
@@ -94,6 +101,12 @@ class Database:
         """Run a transaction: all of it or, if an error leaves the block, nothing."""
         with self._lock, _transaction(self._connection):
             yield self._connection
+
+    def remove_damaged(self) -> None:
+        """Overwrite and remove what was set aside of the file before: what is deleted must not stay in a copy."""
+        for one in () if self._path is None else _damaged(self._path):
+            with contextlib.suppress(OSError):
+                _erase(one)
 
     def close(self) -> None:
         """Close the file. Calling it again does nothing."""
@@ -178,5 +191,18 @@ def _set_aside(path: Path, now: float) -> str:
     for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{target}{suffix}")
-    keep_newest(path.parent.glob(f"{path.name}.damaged-*"), _DAMAGED_KEPT * len(_BESIDE))
+    keep_newest(_damaged(path), _DAMAGED_KEPT * len(_BESIDE))
     return target
+
+
+def _erase(path: Path) -> None:
+    left = path.stat().st_size
+    with path.open("r+b") as file:
+        while left > 0:
+            left -= file.write(bytes(min(left, _PIECE)))
+    path.unlink()
+
+
+def _damaged(path: Path) -> list[Path]:
+    """Return the files that were set aside."""
+    return list(path.parent.glob(f"{glob.escape(path.name)}.damaged-*"))

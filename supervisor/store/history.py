@@ -106,7 +106,9 @@ class HistoryTable:
         """Delete all; return how many requests there were."""
         with self._database.change() as connection:
             connection.execute("DELETE FROM loads")
-            return connection.execute("DELETE FROM requests").rowcount
+            count = connection.execute("DELETE FROM requests").rowcount
+        self._database.remove_damaged()
+        return count
 
     def requests(self, wanted: Wanted, limit: int) -> list[Numbered]:
         """Return the newest of those that are wanted, newest first."""

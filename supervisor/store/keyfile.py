@@ -7,6 +7,7 @@ that cannot be read is an error, and stays as it is.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from supervisor.system.owned import own_folder, read_own
 
 _VERSION = 1
 _MOST = 16 << 20  # bytes
+_LONGEST = 200  # characters of what is wrong, which may quote the file
 
 
 class KeyFile:
@@ -36,17 +38,18 @@ class KeyFile:
             return [_key(one) for one in found["keys"][: MOST_KEYS + 1]]
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            why = f"{type(error).__name__}: {str(error)[:_LONGEST]}"
             raise KeysUnusable(
-                f"{self._path} cannot be read: {error!r}. Put a copy back in its place, or remove it to begin without "
-                "the keys that were added."
+                f"{self._path} cannot be read ({why}). Put a copy back in its place, or remove it to begin without the "
+                "keys that were added."
             ) from error
 
     def write(self, keys: Iterable[Mapping[str, object]]) -> None:
         """Write the keys, as `record_of` gives them, whole or not at all. Raise KeysUnusable."""
         try:
             own_folder(self._path.parent)
-            atomic_write(self._path, json.dumps({"version": _VERSION, "keys": list(keys)}).encode())
+            atomic_write(self._path, json.dumps({"version": _VERSION, "keys": list(keys)}).encode(), durable=True)
         except OSError as error:
             raise KeysUnusable(f"{self._path} cannot be written: {error}.") from error
 
@@ -85,7 +88,7 @@ def _key(found: Mapping[str, Any]) -> Key:
         raise ValueError("a hash is not a SHA-256")
     usage = Usage(*map(int, found["usage"]))
     rotated, revoked = _moment(found["rotated_at"]), _moment(found["revoked_at"])
-    return Key(rules, digest, float(found["created_at"]), usage, rotated_at=rotated, revoked_at=revoked)
+    return Key(rules, digest, _finite(found["created_at"]), usage, rotated_at=rotated, revoked_at=revoked)
 
 
 def _text(value: object) -> str:
@@ -95,7 +98,15 @@ def _text(value: object) -> str:
 
 
 def _moment(value: object) -> float | None:
-    return None if value is None else float(str(value))
+    return None if value is None else _finite(value)
+
+
+def _finite(value: object) -> float:
+    """Return a moment; one that no clock reaches would never end a key."""
+    found = float(str(value))
+    if not math.isfinite(found):
+        raise ValueError(f"{value!r} is not a moment")
+    return found
 
 
 def _size(value: object) -> int | None:

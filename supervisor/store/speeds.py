@@ -59,4 +59,7 @@ def _rates(text: object) -> Rates | None:
         return None
     if not isinstance(found, dict) or not all(isinstance(value, int | float) for value in found.values()):
         return None
-    return Rates({str(kind): float(value) for kind, value in found.items()}, "measured")
+    try:
+        return Rates({str(kind): float(value) for kind, value in found.items()}, "measured")
+    except OverflowError:  # an integer of hundreds of digits
+        return None

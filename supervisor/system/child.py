@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.text.linecutter import LineCutter
 from supervisor.system import processes, records
+from supervisor.system.adopted import adopted
 
 _DRAIN_S = 1.0  # how long output may trickle in and forked processes may die after the exit
 _LAST_LOOKS = 4  # rounds of the loop after that: a process that was not let run has not read what is in the pipes
@@ -54,7 +56,9 @@ class Child:
 
     def __init__(self, transport: asyncio.SubprocessTransport, output: _Output) -> None:
         self._transport = transport
+        self._output = output
         self._record: Path | None = None
+        self._disowned = False
         self._stopping: asyncio.Task[ExitStatus] | None = None
         self.pid = transport.get_pid()
         self.create_time = processes.create_time(self.pid) or 0.0
@@ -97,6 +101,40 @@ class Child:
                 raise
         return child
 
+    @classmethod
+    async def adopt(
+        cls, held: HeldProcess, *, on_stdout: Callable[[bytes], None], on_stderr: Callable[[bytes], None]
+    ) -> Child:
+        """Take in a child that an earlier image of this process has started; the callbacks are those of `spawn`.
+
+        Raises NotOurs where it is not provably that process, and OSError where a descriptor is none of its pipes.
+        """
+        output = _Output(on_stdout, on_stderr)
+        output.go_on_with(*held.unread)
+        child = cls(await adopted(held.pid, held.create_time, held.pipes, output), output)
+        if held.record and not child._exit.done():
+            child._record = Path(held.record)
+        return child
+
+    def held(self) -> HeldProcess:
+        """Return what the next image of this process needs to adopt it."""
+        pipes = [descriptor_of(self._transport.get_pipe_transport(number)) for number in range(3)]
+        record = "" if self._record is None else str(self._record)
+        return HeldProcess(self.pid, self.create_time, record, (pipes[0], pipes[1], pipes[2]), self._output.unread())
+
+    def disown(self) -> None:
+        """Leave it to another process, whose child it is: nothing here ends it. Its output is still read."""
+        self._disowned = True
+        self._record = None
+
+    def let_go(self) -> tuple[bytes, bytes]:
+        """Read no more of it; return what has come of lines that have not ended, of output and error."""
+        for number in range(3):
+            pipe = self._transport.get_pipe_transport(number)
+            if pipe is not None:
+                pipe.close()
+        return self._output.unread()
+
     @property
     def exit(self) -> asyncio.Future[ExitStatus]:
         """Done when the process is reaped and its output delivered; cancelling a waiter cancels nothing else."""
@@ -110,7 +148,7 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL to its whole session, now; `stop` and `exit` tell when it is gone."""
-        if not self._exit.done():
+        if not self._exit.done() and not self._disowned:
             processes.signal_session(self.pid, signal.SIGKILL)
 
     async def stop(self, *, ask: bytes | None, grace: StopGrace) -> ExitStatus:
@@ -118,6 +156,8 @@ class Child:
 
         Idempotent. Concurrent callers share one attempt, the first one's; a cancelled caller does not end it.
         """
+        if self._disowned:
+            return ExitStatus(None, None)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(ask, grace))
         return await asyncio.shield(self._stopping)
@@ -165,6 +205,15 @@ class _Output(asyncio.SubprocessProtocol):
         self._over = False
         self._transport: asyncio.SubprocessTransport | None = None
 
+    def go_on_with(self, out: bytes, err: bytes) -> None:
+        """Begin in the middle of these lines."""
+        for number, unread in ((1, out), (2, err)):
+            self._pipes[number].feed(unread, asyncio.get_running_loop().time())
+
+    def unread(self) -> tuple[bytes, bytes]:
+        """Return what has come of lines that have not ended."""
+        return self._pipes[1].rest, self._pipes[2].rest
+
     def when_over(self, call: Callable[[int], None]) -> None:
         """Set the one listener; called at once if all is over already."""
         self._when_over = call
@@ -207,6 +256,15 @@ class _Output(asyncio.SubprocessProtocol):
             lines.end()
         if self._when_over is not None:
             self._when_over(cast(int, self._returncode))
+
+
+def descriptor_of(pipe: asyncio.BaseTransport | None) -> int:
+    """Return the descriptor under a pipe's transport. Raises OSError where it has none any more."""
+    under = None if pipe is None else pipe.get_extra_info("pipe") or pipe.get_extra_info("socket")
+    if under is None or under.fileno() < 0:
+        raise OSError("a pipe of the process is closed")
+    descriptor: int = under.fileno()
+    return descriptor
 
 
 def _signal_name(number: int) -> str:

@@ -100,15 +100,18 @@ def read_marker(path: Path) -> Marker | None:
         return None
 
 
-def read_own(path: Path, most: int) -> bytes:
+def read_own(path: Path, most: int, *, anybody: bool = False) -> bytes:
     """Return the beginning, up to `most` bytes, of a file that this user has written.
+
+    anybody: of a plain file of another user's, too.
 
     Raises OSError, PermissionError among them where the file or its folder is another user's, or it is no plain file.
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with open(os.open(path, flags), "rb") as stream:
         found = os.fstat(stream.fileno())
-        if not (stat.S_ISREG(found.st_mode) and _is_mine(found) and _is_mine(path.parent.stat())):
+        mine = anybody or (_is_mine(found) and _is_mine(path.parent.stat()))
+        if not (stat.S_ISREG(found.st_mode) and mine):
             raise PermissionError(f"{path} is not a file of this user's.")
         return stream.read(most)
 

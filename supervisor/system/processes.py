@@ -86,6 +86,31 @@ def create_time(pid: int) -> float | None:
         return None
 
 
+def children(pid: int) -> set[int]:
+    """Return the pids of the process's children, those that wait to be reaped included."""
+    try:
+        return {one.pid for one in psutil.Process(pid).children()}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def kill_tree(pid: int) -> None:
+    """Send SIGKILL to a process and to all below it, as they are now."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for one in (*root.children(recursive=True), root):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                one.kill()
+
+
+def parent(pid: int) -> int | None:
+    """Return the pid of the process's parent; None if it does not exist or is not ours to see."""
+    try:
+        return psutil.Process(pid).ppid()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
+
+
 def activity(session: int) -> Activity:
     """Sum what the live processes of a session have consumed. Platforms without I/O counters report 0 bytes."""
     cpu_s, io_bytes = 0.0, 0

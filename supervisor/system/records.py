@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -51,16 +52,17 @@ def write_record(folder: Path, record: Record) -> Path:
     return path
 
 
-def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
+def end_leftovers(folder: Path, *, term_s: float = 3.0, spared: Collection[int] = ()) -> list[Ended]:
     """End what an earlier daemon left behind and clear the records; blocks until that is done.
 
-    `term_s` is how long each gets between SIGTERM and SIGKILL.
+    `term_s` is how long each gets between SIGTERM and SIGKILL. `spared`: pids that are no leftovers.
     """
     if not folder.is_dir():
         return []
     for scratch in folder.glob(scratches("*.json")):
         scratch.unlink(missing_ok=True)
-    return [_end(path, term_s) for path in sorted(folder.glob("*.json"))]
+    kept = {f"{pid}.json" for pid in spared}
+    return [_end(path, term_s) for path in sorted(folder.glob("*.json")) if path.name not in kept]
 
 
 def living_children(folder: Path) -> list[int]:

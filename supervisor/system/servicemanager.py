@@ -83,11 +83,23 @@ class ServiceManager:
     @contextlib.contextmanager
     def reloading(self) -> Iterator[None]:
         """Within the block, the configuration is read again."""
-        self.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self.reloads()
         try:
             yield
         finally:
-            self.tell("READY=1")
+            self.reloaded()
+
+    def reloads(self) -> None:
+        """Tell that the configuration is read again, or another image of the process takes over."""
+        self.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def reloaded(self) -> None:
+        """Tell that this is over."""
+        self.tell("READY=1")
+
+    def inherited(self) -> dict[str, str]:
+        """Return the variables for another image of this process; its sockets it has by other means."""
+        return {name: value for name, value in self.variables.items() if not name.startswith("LISTEN_")}
 
 
 def _adopted(number: int) -> socket.socket:

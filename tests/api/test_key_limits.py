@@ -413,7 +413,7 @@ def test_a_budget_that_is_spent_while_a_request_waits_ends_its_wait(engine_binar
 
             paths = ("/v1/chat/completions", "/upstream/one-slot/v1/chat/completions")
             waiting = [threading.Thread(target=ask, args=(path,)) for path in paths]
-            body = {"model": "one-slot", **GOES_ON, "max_tokens": 2000}
+            body = {"model": "one-slot", **GOES_ON, "max_tokens": 20_000}
             with client.stream("POST", "/v1/chat/completions", json=body) as answer:
                 heard = answer.iter_bytes()
                 next(heard)

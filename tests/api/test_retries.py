@@ -25,7 +25,7 @@ PASSING = {
         "DownloadFailed",
     ),
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
-    *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull", "RateLimited"),
+    *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull", "RateLimited", "TakingOver"),
     *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 

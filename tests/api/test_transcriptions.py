@@ -22,7 +22,7 @@ from tests.support.patience import PATIENCE
 pytestmark = pytest.mark.engine
 
 SAID = "What is said in the recording."
-SCRIPT = Script(name="writer", default=SAID, replies=(Reply("endless", "and on and on, ", endless=True),), n_ctx=32768)
+SCRIPT = Script(name="writer", default=SAID, replies=(Reply("endless", "and on and on, ", endless=True),), n_ctx=131072)
 WIDTH = 128  # of a scripted model's embeddings
 PATH = "/v1/audio/transcriptions"
 PATHS = (PATH, "/audio/transcriptions", f"{PATH}/", f"/upstream/writer{PATH}", "/upstream/writer/audio/transcriptions")
@@ -35,7 +35,7 @@ def daemon(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A daemon that knows `writer`, which hears, and `deaf`, which does not."""
     folder = tmp_path_factory.mktemp("writer")
     write_scripted_gguf(folder / "writer.gguf", SCRIPT)
-    file = {"file": str(folder / "writer.gguf"), "ctx_size": 8192, "parallel": 2}
+    file = {"file": str(folder / "writer.gguf"), "ctx_size": 131072, "parallel": 2}
     ear = str(write_ear(folder / "ear.gguf", WIDTH))
     terse = {**file, "mmproj": ear, "sampling": {"n_predict": 2, "temperature": 0, "top_k": 7}}
     hurried = {**file, "mmproj": ear, "max_seconds": 0.2}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.running import run_benchmark
 from tests.support.lacking import lacking
-from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,10 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_short_run_measures_everything(engine_binary: Path) -> None:
     if shutil.which("chromium") is None and shutil.which("google-chrome") is None:
         lacking("the tests of the dashboard need Chromium")
-    command = [sys.executable, "-m", "benchmarks.dashboard", "--seconds", "0.5", "--engine", str(engine_binary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout.splitlines()[-1])
+    out = run_benchmark("dashboard", "--seconds", "0.5", "--engine", str(engine_binary))
+    figures = json.loads(out.splitlines()[-1])
     assert {"idle [% of a core]", "open [% of a core]"} < figures.keys()
     assert figures["first paint [ms]"] > 0
     assert 50 < figures["weight [kB]"] <= 300

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.doors import measure
-from tests.support.patience import PATIENCE
+from tests.benchmarks.running import run_benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,10 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.engine
 @pytest.mark.full
 def test_both_paths_are_asked(engine_binary: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.doors", "--requests", "3", "--engine", str(engine_binary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode in {0, 1}, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    out = run_benchmark("doors", "--requests", "3", "--engine", str(engine_binary), codes=(0, 1))
+    found = json.loads(out.splitlines()[-1])
     assert found["requests"] == 3
     assert min(found["Ollama [ms]"], found["OpenAI [ms]"]) > 0
 

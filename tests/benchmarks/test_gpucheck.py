@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from benchmarks.gpucheck.drive import greedy_engine
 from benchmarks.gpucheck.models import FAMILIES, GIB, TYPES, model_of, tensors_of, write_model
 from supervisor.core.gguf import read_header
 from supervisor.core.spec import read_spec
-from tests.support.patience import PATIENCE
+from tests.benchmarks.running import run_benchmark
 from tests.support.vulkan import VulkanEngine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,19 +158,9 @@ def run(tmp_path: Path, *arguments: str, env: dict[str, str] | None = None) -> l
     """The cells of every row that a check printed; it leaves nothing in its folder."""
     made = tmp_path / "made"
     made.mkdir()
-    command = [sys.executable, "-P", "-m", "benchmarks.gpucheck", *arguments, "--title", "here", "--folder", str(made)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE,
-        env={**os.environ, **(env or {})},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    out = run_benchmark("gpucheck", *arguments, "--title", "here", "--folder", str(made), env=env)
     assert list(made.iterdir()) == []
-    return [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    return [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]
 
 
 @pytest.mark.gpu

@@ -6,8 +6,6 @@ import json
 import mmap
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ import pytest
 from benchmarks.hostile import _answered_after, _endless_headers, _half_open, _memory, _post, _Watch, arrays, image
 from benchmarks.load import Place
 from benchmarks.servers import MODEL
+from tests.benchmarks.running import run_benchmark
 from tests.support.daemon import wait_until
 from tests.support.patience import PATIENCE
 
@@ -154,10 +153,8 @@ def test_growth_is_looked_at_all_the_while() -> None:
 @pytest.mark.engine
 @pytest.mark.full
 def test_a_quick_run_measures_everything(engine_binary: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.hostile", "--quick", "--engine", str(engine_binary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout.splitlines()[-1])
+    out = run_benchmark("hostile", "--quick", "--engine", str(engine_binary))
+    figures = json.loads(out.splitlines()[-1])
     assert any(name.startswith("gap at rest") for name in figures)
     assert {"supervisor", "router"} <= figures["gap at rest [ms]"].keys()
     assert figures["half-open connections taken []"]["supervisor"] == 50

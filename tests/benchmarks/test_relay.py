@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.benchmarks.running import run_benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,10 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.engine
 @pytest.mark.full
 def test_a_quick_run_measures_everything(engine_binary: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.relay", "--quick", "--engine", str(engine_binary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout.splitlines()[-1])
+    out = run_benchmark("relay", "--quick", "--engine", str(engine_binary))
+    figures = json.loads(out.splitlines()[-1])
     relayed = [
         *(f"CPU per event, {streams} [µs]" for streams in ("1 stream", "1 stream, paced", "8 streams, paced")),
         *("added to first event, small, p50 [ms]", "embeddings, 8 at once [1/s]", "events, 8 streams [1/s]"),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.benchmarks.running import run_benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,8 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.engine
 @pytest.mark.full
 def test_a_thousand_requests_are_answered(engine_binary: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.short", "--requests", "1000", "--engine", str(engine_binary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    out = run_benchmark("short", "--requests", "1000", "--engine", str(engine_binary))
+    found = json.loads(out.splitlines()[-1])
     assert (found["lost"], found["leases left"], found["outcomes"]) == (0, 0, {"whole": 1000})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.benchmarks.running import run_benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,10 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.full
 def test_a_small_run_measures_both_servers(engine_binary: Path) -> None:
     sizes = ["--size", "192", "--requests", "2", "--mixes", "one room,by bytes,kept slots"]
-    command = [sys.executable, "-m", "benchmarks.swap", *sizes, "--engine", str(engine_binary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * PATIENCE)
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout.splitlines()[-1])
+    out = run_benchmark("swap", *sizes, "--engine", str(engine_binary))
+    figures = json.loads(out.splitlines()[-1])
     kept = figures.pop("kept slots")
     assert figures.keys() == {"one room", "by bytes"}
     for by_server in figures.values():

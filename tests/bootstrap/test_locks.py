@@ -19,6 +19,7 @@ from tests.bootstrap.conftest import ROOT, uv_folder
 PIN = re.compile(r"(?m)^([a-z0-9-]+)==([^\s;]+)( ; [^\\]+)? \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
 
 MLX = ROOT / "supervisor" / "engines" / "mlx" / "launcher"
+TRACING = ROOT / "supervisor" / "service"
 EXTRA = ROOT / "supervisor" / "cli" / "localai"  # the only folder that may import what the extra [localai] brings
 
 
@@ -67,7 +68,7 @@ def imported() -> set[tuple[str, Path]]:
 
 
 def test_the_program_imports_nothing_that_only_its_tests_have() -> None:
-    locked = {kind: {name for name, _ in pins(kind)} for kind in ("runtime", "localai")}
+    locked = {kind: {name for name, _ in pins(kind)} for kind in ("runtime", "localai", "dev")}
     providers = packages_distributions()
     modules = imported()
     assert len({name for name, _ in modules}) >= 10, "imports are not found any more"
@@ -78,6 +79,9 @@ def test_the_program_imports_nothing_that_only_its_tests_have() -> None:
             assert module in {"mlx", "mlx_lm"}, f"{place} imports {module}"
             continue
         packages = set(map(normalised, providers[module]))
+        if (module, place) == ("requests", TRACING):  # of the extra for traces, which only the tests install
+            assert packages & locked["dev"]
+            continue
         assert packages & locked["localai" if place == EXTRA else "runtime"], f"{place} imports {module}"
 
 

@@ -79,14 +79,14 @@ def test_a_daemon_that_ends_while_it_answers_is_none(cli: Cli) -> None:
     assert len(fake.called("/api/v1/status")) == 1
 
 
-def test_another_version_is_named_and_can_be_stopped(cli: Cli) -> None:
+def test_another_version_is_named_and_what_takes_over_from_it(cli: Cli) -> None:
     with FakeDaemon(version="0.0.9") as fake:
         fake.write_endpoint(cli.state)
         for verb in (["ps"], ["load", "demo"], ["models"]):
             shown = cli(*verb)
             assert (shown.code, shown.err.count("[version_mismatch]")) == (1, 1), verb
         assert "0.0.9" in shown.err
-        assert "supervisor stop" in shown.err
+        assert "supervisor upgrade" in shown.err
         assert not fake.called("/api/v1/models/load")
 
 

@@ -134,3 +134,15 @@ def test_an_endpoint_file_of_another_user_leads_nowhere(tmp_path: Path, monkeypa
     assert read_endpoint(where) is not None
     monkeypatch.setattr("os.getuid", lambda: tmp_path.stat().st_uid + 1)
     assert read_endpoint(where) is None
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    assert read_endpoint(where) is not None  # root looks after others' daemons
+
+
+def test_an_endpoint_file_that_is_no_plain_file_or_no_sense_is_none(tmp_path: Path) -> None:
+    """Nor does it keep anybody waiting, root neither."""
+    where = places({"HOME": str(tmp_path), "SUPERVISOR_HOME": str(tmp_path)})
+    where.endpoint_file.write_text('{"url": "http://127.0.0.1:1", "pid": 1e999, "secret": "s"}')
+    assert read_endpoint(where) is None
+    where.endpoint_file.unlink()
+    os.mkfifo(where.endpoint_file)
+    assert read_endpoint(where) is None

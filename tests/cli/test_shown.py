@@ -289,7 +289,7 @@ def test_the_doctor_of_another_version(run: Run, daemon: FakeDaemon) -> None:
     found = finding(run, "daemon")
     assert found["state"] == "fail"
     assert found["message"].startswith("version 9.9 runs, this command is ")
-    assert "stop` ends it; the next load starts one of this version" in found["fix"]
+    assert "upgrade` has this version take over" in found["fix"]
 
 
 def test_pinned_models_and_unloaded_ones(run: Run, daemon: FakeDaemon) -> None:

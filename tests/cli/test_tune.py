@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Cli
+from tests.fakes.fake_daemon import FakeDaemon
 
 pytestmark = pytest.mark.engine
 
@@ -56,3 +57,18 @@ def test_without_a_configuration_there_is_nothing_to_write_to(tmp_path: Path, en
     refused = cli("tune", "demo", "--write")
     assert (refused.code, "no configuration file" in refused.err) == (2, True)
     cli("stop")
+
+
+def test_what_answers_at_a_url_names_no_file_of_this_machine(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "supervisor.yaml"
+    file.write_text("models: {}\n")
+    with FakeDaemon() as elsewhere:
+        elsewhere.config["path"] = str(file)
+        refused = cli("tune", "demo", "--write", "--url", elsewhere.url)
+    assert (refused.code, "--write changes a file of the daemon's machine" in refused.err) == (2, True)
+    assert file.read_text() == "models: {}\n"
+
+
+def test_the_daemon_of_this_machine_may_be_named_by_its_url(cli: Cli, daemon: FakeDaemon) -> None:
+    refused = cli("tune", "demo", "--write", "--url", daemon.url)
+    assert "no configuration file" in refused.err

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.config.change import with_options, write_options
+from supervisor.config.load import load_settings
 from supervisor.errors import ConfigError
 
 FILE = """# mine
@@ -35,6 +36,17 @@ def test_a_model_that_is_not_there_is_added(text: str, tmp_path: Path) -> None:
     assert file.read_text().startswith(text)
     assert file.stat().st_mode & 0o777 == 0o640
     assert [one.name for one in tmp_path.iterdir()] == ["supervisor.yaml"]
+
+
+def test_names_are_no_references_and_a_link_stays_one(tmp_path: Path) -> None:
+    """A file's name may come from elsewhere: it must not bring a variable's value into what clients are shown."""
+    (tmp_path / "real.yaml").write_text(FILE)
+    link = tmp_path / "supervisor.yaml"
+    link.symlink_to("real.yaml")
+    write_options(link, {"TOKEN": "secret"}, "m", {"file": "/${env.TOKEN}.gguf"}, {"chat_template": "$${a} ${b}"})
+    found = load_settings(link, {"TOKEN": "secret"}).models["m"].model_dump()
+    assert (found["file"], found["chat_template"]) == ("/${env.TOKEN}.gguf", "$${a} ${b}")
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize(("text", "options"), [("models: [1]\n", {}), ("a: [\n", {}), (FILE, {"threads": "many"})])

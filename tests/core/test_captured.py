@@ -54,10 +54,25 @@ def test_whose_requests_are_captured(
     [
         *("authorization", "Authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "set-cookie"),
         *("x-auth-request-email", "x-amz-security-token", "x-goog-api-key", "x-password", "client-secret"),
+        *("cf-access-jwt-assertion", "x-amzn-oidc-data", "x-session-id", "dpop", "x-hub-signature-256"),
     ],
 )
 def test_a_header_that_may_be_a_secret_is_hidden(name: str) -> None:
     assert redacted([(name.encode(), b"sesame"), (b"accept", b"*/*")]) == {name: "(hidden)", "accept": "*/*"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmVk", "(hidden)"),
+        (b"a=1; id=eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.", "(hidden)"),
+        (b"https://user:sesame@example.org/x", "https://***@example.org/x"),
+        (b"eyJhbGciOiJIUzI1NiJ9.eyJ" + b"x" * 1000, "(hidden)"),
+        (b"eyJust a name. and. another", "eyJust a name. and. another"),
+    ],
+)
+def test_a_secret_in_a_header_of_any_name_is_not_kept(value: bytes, shown: str) -> None:
+    assert redacted([(b"x-mine", value)]) == {"x-mine": shown}
 
 
 def test_headers_are_bounded() -> None:

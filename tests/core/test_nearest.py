@@ -8,7 +8,7 @@ from supervisor.cli.registry import VERBS
 from supervisor.core.text.nearest import did_you_mean
 
 
-@pytest.mark.parametrize("typed", ["show", "kill", "info", "x", "quit", "up", ""])
+@pytest.mark.parametrize("typed", ["show", "kill", "info", "x", "quit", "down", ""])
 def test_a_word_that_is_like_no_name_gets_no_suggestion(typed: str) -> None:
     assert did_you_mean(typed, VERBS.records) == ""
 

@@ -40,7 +40,8 @@ def chunk(**delta: Any) -> Json:
 class FakeDaemon:
     """The server, and what the test scripts it to say.
 
-    models: the statuses by id. answers: what other paths answer. loading: events a load sends (default: loading, then
+    models: the statuses by id. answers: what other paths answer. refusal: the error that a restart answers: status,
+    code, message. loading: events a load sends (default: loading, then
     ready). chat: the chunks of the next answers, a callable of the request. disk: models on disk. remarks: what each
     event of a load has besides. requests: (method, path with query, body) as they came in. held: set by the test to let
     a stream go on that yields the `WAIT` marker; reached: set when a stream got there. breaks: how many of the next
@@ -53,6 +54,7 @@ class FakeDaemon:
         self.models: dict[str, Json] = {"demo": model("demo", source="demo")}
         self.engine: Json | None = {"path": "/opt/llama-server", "build": 11434, "source": "PATH"}
         self.answers: dict[str, Json] = {}
+        self.refusal: tuple[int, str, str] | None = None
         self.config: Json = {"path": None, "loaded_at": time.time(), "error": None, "restart_needed": []}
         self.loading: list[Json | str] | None = None
         self.chat: Callable[[Json], list[Json | str]] = introduce
@@ -181,6 +183,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer_more(daemon, path, body)
 
+    def _restart(self, daemon: FakeDaemon) -> None:
+        if daemon.refusal is not None:
+            self._error(*daemon.refusal)
+        else:
+            daemon.version = VERSION
+            self._json(200, {"status": "restarted", "pid": daemon.pid})
+
     def _status(self, daemon: FakeDaemon) -> None:
         if daemon.breaks:
             daemon.breaks -= 1
@@ -195,7 +204,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _answer_more(self, daemon: FakeDaemon, path: str, body: Json) -> None:
-        if path in ("/api/v1/models/pin", "/api/v1/models/unpin"):
+        if path == "/api/v1/restart":
+            self._restart(daemon)
+        elif path in ("/api/v1/models/pin", "/api/v1/models/unpin"):
             self._pin(daemon, body, pinned=path.endswith("/pin"))
         elif path == "/api/v1/requests":
             self._json(200, {"requests": daemon.in_flight})

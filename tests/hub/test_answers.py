@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,8 @@ def _ask_of_what_was(ask: Asking) -> None:
 
 
 def _ask_of_levels_and_keys(ask: Asking) -> None:
+    if sys.platform == "linux":  # elsewhere no daemon is taken over
+        ask("post", "/api/v1/restart")
     ask("get", "/api/v1/logs/level")
     ask("post", "/api/v1/logs/level", level="debug")
     first = ask("post", "/api/v1/keys", name="owner", scopes=["manage"])

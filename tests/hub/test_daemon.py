@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -252,7 +253,7 @@ def test_what_is_damaged_on_disk_is_found(daemon: RunningDaemon, hub: LocalHub, 
 
 def test_a_pull_without_anybody_waiting_ends(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
-    hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    hub.spoil(Fault("/storage/", method="GET", rate=1e5))
     headers = {"Accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models", json={"model": "a/b:Q4_0"}, headers=headers) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -278,7 +279,7 @@ def test_refusals_have_their_codes(
 
 def test_who_pulls_and_leaves_calls_it_off(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
-    fault = hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    fault = hub.spoil(Fault("/storage/", method="GET", rate=1e5))
     leave_at(
         daemon, "/api/v1/models", {"model": "a/b:Q4_0"}, lambda: any(one.sent for one in hub.requests("/storage/"))
     )
@@ -324,3 +325,34 @@ def leave_at(daemon: RunningDaemon, path: str, body: object, at: Callable[[], bo
     with socket.create_connection((url.host, url.port or 80)) as connection:
         connection.sendall(head.encode() + sent)
         wait_until(at, "it has begun")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a daemon is taken over on Linux alone")
+def test_what_waits_for_a_download_goes_on_over_a_restart(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
+    hub.add("a/c", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
+    hub.spoil(Fault("/storage/", method="GET", rate=1e5))
+    answers: dict[str, httpx.Response] = {}
+
+    def ask(name: str, path: str, body: object) -> None:
+        with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as client:
+            answers[name] = client.post(path, json=body)
+
+    chat = {"model": "chosen", "messages": [{"role": "user", "content": "Hello?"}]}
+    asking = [
+        threading.Thread(target=ask, args=("chat", "/v1/chat/completions", chat)),
+        threading.Thread(target=ask, args=("pull", "/api/v1/models", {"model": "a/c:Q4_0"})),
+    ]
+    for one in asking:
+        one.start()
+    wait_until(lambda: len(list((daemon.home / "hf").rglob("*.incomplete"))) == 2, "both have begun")
+    before = workers(daemon)
+    restarted = daemon.http.post("/api/v1/restart")
+    assert restarted.status_code == 200, restarted.text
+    assert not any(one.is_running() for one in before), "no process is left of which nobody knows"
+    hub.faults.clear()
+    for one in asking:
+        one.join()
+    assert answers["chat"].json()["choices"][0]["message"]["content"] == SAID
+    assert answers["pull"].status_code >= 500, "who pulls is told, and repeats it"
+    assert daemon.http.post("/api/v1/models", json={"model": "a/c:Q4_0"}).status_code == 200

@@ -162,7 +162,7 @@ async def test_two_programs_at_once_end_with_one_file(hub: LocalHub, client: Cli
 async def test_cancelling_ends_it_and_the_next_goes_on_with_the_rest(hub: LocalHub, client: Client) -> None:
     hub.add("a/b", SHARDS)
     second = hashlib.sha256(SHARDS["m-Q8_0-00002-of-00003.gguf"]).hexdigest()
-    hub.spoil(Fault(second, method="GET", times=1, rate=5e5))
+    hub.spoil(Fault(second, method="GET", times=1, rate=1e5))
     models = client.models()
     chosen = client.chosen("a/b:Q8_0", models)
     work = asyncio.ensure_future(fetch(models, chosen))
@@ -185,7 +185,7 @@ async def test_killed_again_and_again_it_still_gets_there_and_leaves_nothing(hub
     hub.add("a/b", SHARDS)
     chosen = client.chosen("a/b:Q8_0")
     for sha in [hashlib.sha256(data).hexdigest() for data in SHARDS.values()][:2]:
-        fault = hub.spoil(Fault(sha, method="GET", rate=1e6))
+        fault = hub.spoil(Fault(sha, method="GET", rate=1e5))
         work = asyncio.ensure_future(fetch(client.models(), chosen))
         await eventually(partial(begun, client, sha))
         [worker] = children()

@@ -125,7 +125,7 @@ def test_what_there_is_not_is_refused_with_what_there_is(cli: Cli, hub: LocalHub
 def test_ctrl_c_ends_the_download_and_the_next_try_succeeds(verb: str, cli: Cli, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": talker.read_bytes() + bytes(4 << 20)})
     assert cli("load", "demo", "--port", "0").code == 0
-    slow = hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    slow = hub.spoil(Fault("/storage/", method="GET", rate=1e5))
     running = cli.start(verb, "a/b:Q4_0")
     wait_until(lambda: arrived(cli) > 0, "bytes arrive")
     [worker] = workers(cli)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import random
 import tarfile
 import zipfile
 from pathlib import Path
@@ -77,6 +78,22 @@ def test_damage_is_named(tmp_path: Path) -> None:
         whole.write_bytes(damaged)
         with pytest.raises(EngineInstallFailed, match=r"a\.tar\.gz cannot be unpacked"):
             asyncio.run(unpack_subtree(whole, "llama.cpp", tmp_path / "out"))
+
+
+def test_damage_within_any_compression_is_named(tmp_path: Path) -> None:
+    """An archive may be compressed in another way than its name says."""
+    noise = random.Random(1).randbytes(1 << 20)
+    for kind in ("bz2", "xz"):
+        path = tmp_path / "a.tar.gz"
+        large = member("top/x")
+        large.size = len(noise)
+        with tarfile.open(path, f"w:{kind}") as tar:  # type: ignore[call-overload]  # any of them
+            tar.addfile(large, io.BytesIO(noise))
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+        with pytest.raises(EngineInstallFailed, match="cannot be unpacked"):
+            asyncio.run(unpack_all(path, tmp_path / kind))
 
 
 def test_an_archive_without_the_subtree(tmp_path: Path) -> None:

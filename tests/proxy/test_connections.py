@@ -18,6 +18,9 @@ class Client:
     def __init__(self) -> None:
         self.dropped = False
 
+    def part(self) -> None:
+        """It stays."""
+
     def drop(self) -> None:
         self.dropped = True
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.store.keyfile import KeyFile
 from supervisor.system.atomic import atomic_write, scratches
 
 # Writes more than this process may, in a child: the kernel fails the write, or kills the writer where it may.
@@ -62,3 +63,21 @@ def test_what_a_killed_writer_leaves_is_found_by_its_pattern(path: Path) -> None
     assert path.read_bytes() == b"old"
     (left,) = path.parent.glob(scratches("*.json"))
     assert set(path.parent.iterdir()) == {path, left}
+
+
+def test_what_is_to_outlast_a_power_failure_is_on_the_disk_before_it_has_its_name(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, bytes]] = []
+    monkeypatch.setattr(os, "fsync", lambda of: seen.append((stat.S_ISDIR(os.fstat(of).st_mode), path.read_bytes())))
+    atomic_write(path, b"new")
+    assert not seen
+    atomic_write(path, b"newer", durable=True)
+    assert seen == [(False, b"new"), (True, b"newer")]
+
+
+def test_a_key_that_was_revoked_stays_so_after_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    KeyFile(tmp_path / "state" / "keys.json").write([])
+    assert len(synced) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from supervisor.api.captures import lines
 from supervisor.core.history.records import Finished, Spent
 from supervisor.core.requests.captured import Captured, CaptureRules, Heard
 from supervisor.errors import CaptureIncomplete, RecordNotFound, StoreUnusable
@@ -117,3 +119,15 @@ async def test_a_question_waits_for_what_was_captured_before(tmp_path: Path) -> 
         found = await asyncio.gather(captures.find(number), captures.newest(1, None, None, None))
         assert found[0][2].record.request_id == f"req_{number}"
     captures.close()
+
+
+async def test_an_export_goes_on_where_one_has_made_room_meanwhile(tmp_path: Path) -> None:
+    captures = captures_in(tmp_path)
+    for number in (1, 2, 3):
+        captures.keep(heard(number), 0)
+    export = lines(captures, None, None)
+    found = [await anext(export)]
+    await captures.delete(2)
+    found += [line async for line in export]
+    captures.close()
+    assert [json.loads(line)["request_id"] for line in found] == ["req_3", "req_1"]

@@ -85,7 +85,8 @@ STARTS = {"Popen", "run", "call", "check_call", "check_output", "create_subproce
 CHOSEN = {"for_engines", "for_python", "for_downloads", "for_builds", "child_environment", "child_env"}
 # these run exactly what they are given; those who make it are looked at
 HANDED_ON = {"system/child.py", "engines/engine.py"}
-OURSELVES = {"cli/background.py"}  # the daemon itself, which needs the keys
+OURSELVES = {"cli/background.py", "daemon/takeover/departure.py", "daemon/takeover/trial.py"}
+"""Starts of the daemon itself, which needs the keys."""
 
 
 def started() -> Iterator[tuple[str, ast.Call]]:

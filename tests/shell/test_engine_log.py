@@ -124,6 +124,17 @@ async def test_a_full_disk_is_no_reason_to_fall_silent() -> None:
     log.close()
 
 
+async def test_a_file_that_can_be_written_again_goes_on_after_the_engine(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("in the way")
+    log = OutputLog(tmp_path / "logs" / "log")
+    log.write(b"lost")
+    (tmp_path / "logs").unlink()
+    log.rest()
+    log.write(b"kept")
+    log.close()
+    assert read(tmp_path / "logs" / "log") == "kept\n"
+
+
 async def test_followers_get_what_was_and_what_comes(log: OutputLog) -> None:
     log.write(b"old")
     log.write(b"older news")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.support.daemon import running_daemon, scratch_home
@@ -176,8 +175,7 @@ def test_engines_share_a_host_by_bytes(engine_binary: Path, tmp_path: Path) -> N
     """Two fit beside a small one, a third does not: it takes the place of the one that is planned, and of no other."""
     options = {**COMMON, "ctx_size": 24576, "device": [], "ubatch_size": 2048, "flash_attn": "off"}
     with rpc_worker(engine_binary) as worker, scratch_home() as home:
-        free = psutil.virtual_memory().available
-        devices = {"rpc": [worker], "reserve_mib": {"CPU": int(free - 5.25 * GIB) // MIB}}
+        devices = {"rpc": [worker], "limit_mib": {"CPU": int(5.25 * GIB) // MIB}}
         with running_daemon(home, engine_binary, {"devices": devices}) as daemon:
             bench = Bench(daemon, engine_binary, tmp_path)
             small = daemon.load(str(bench.model("lfm2/upstream")), **COMMON, ctx_size=512, device=["RPC0"])["id"]

@@ -13,7 +13,7 @@ from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.planning.learning import Learning
 from supervisor.service.restore import Remembered
-from supervisor.store import Database
+from supervisor.store import Database, LoadedModel, LoadedModels
 from tests.support.gguf_bytes import header, pair
 
 
@@ -87,6 +87,29 @@ def test_a_model_that_is_no_more_is_forgotten(learning: Learning, model: Path) -
     assert begun(learning, Registry()) == []
     kept.rename(model)
     assert begun(learning, Registry()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "options"),
+    [
+        ("m", None, {"env": {"LD_PRELOAD": "/x.so"}}),
+        ("m", None, {"lora": [{"path": "/x"}]}),
+        ("m", None, {"ctx_size": float("inf")}),
+        ("m\n", None, {}),
+        ("m\0", None, {}),
+        ("m", "/dev/zero", {}),
+        ("m", "/\0", {}),
+        ("m", f"/{'x' * 5000}", {}),
+        ("m", "https://127.0.0.1/m.gguf", {}),
+    ],
+)
+def test_what_no_load_could_have_asked_for_is_forgotten(
+    learning: Learning, model: Path, name: str, path: str | None, options: dict[str, object]
+) -> None:
+    """A database may be damaged, or another program's: nothing in it is believed unseen."""
+    LoadedModels(learning.database).add(LoadedModel(name, path or str(model), options, 1.0))
+    assert begun(learning, Registry()) == []
+    assert LoadedModels(learning.database).all() == ()
 
 
 def test_a_daemon_that_restores_nothing_begins_anew(learning: Learning, model: Path) -> None:

@@ -163,6 +163,20 @@ def test_the_daemon_serves_the_socket_that_it_is_given(home: Path, manager: Fake
         socket.create_connection((host, port)).close()  # it is the manager's and goes on
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a daemon is taken over on Linux alone")
+def test_a_take_over_is_told_like_a_reload_and_keeps_the_socket(home: Path, manager: FakeManager) -> None:
+    with listening() as passed:
+        host, port = passed.getsockname()
+        with started(home, manager, passed, config="server: {port: 1}") as process:
+            first = manager.hear_of("READY")
+            for _ in range(2):
+                os.kill(process.pid, signal.SIGUSR2)
+                assert manager.hear_of("RELOADING").keys() == {"RELOADING", "MONOTONIC_USEC"}
+                assert manager.hear_of("READY") == first
+                status = httpx.get(f"http://{host}:{port}/api/v1/status", trust_env=False, timeout=PATIENCE).json()
+                assert status["pid"] == process.pid
+
+
 def test_a_socket_that_others_reach_needs_a_key_whatever_the_configuration_says(
     home: Path, manager: FakeManager
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from structlog.testing import capture_logs
@@ -82,6 +83,34 @@ def test_the_endpoint_may_name_the_path_of_traces(path: str) -> None:
         tracing.close()
         receiver.request("req_1")
         assert receiver.paths == ["/v1/traces"]
+
+
+class _Endless(BaseHTTPRequestHandler):
+    """Answers with 64 MiB, far more than sockets hold; notes whether somebody hung up before the end."""
+
+    hung_up = threading.Event()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+        try:
+            for _ in range(64):
+                self.wfile.write(bytes(1 << 20))
+        except OSError:
+            self.hung_up.set()
+
+
+def test_the_body_of_a_collectors_answer_is_not_read() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as server:
+        threading.Thread(target=server.serve_forever).start()
+        tracing = tracing_of(f"http://127.0.0.1:{server.server_port}", {})
+        assert tracing is not None
+        _, end = tracing.begin([], 1000.0)
+        end(request("req_1"))
+        tracing.close()
+        server.shutdown()
+    assert _Endless.hung_up.is_set()  # leaving the block waits for its answers
 
 
 def test_the_variables_of_opentelemetry_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -97,3 +98,19 @@ def test_what_is_deleted_is_in_no_file_any_more(path: Path, whole: bool) -> None
     assert not any(b"the-word" in file.read_bytes() for file in path.parent.glob("captures.db*"))
     assert [id for id, _, _ in table.newest(10)] == ([] if whole else [2])
     table.close()
+
+
+def test_no_copy_of_a_damaged_file_outlives_what_was_deleted(path: Path, tmp_path: Path) -> None:
+    table = CaptureTable.open(path)
+    table.add(one(asked='{"a": "my secret"}'), MANY, 100)
+    table.close()
+    content = path.read_bytes()
+    path.write_bytes(b"no database" + content[11:])
+    table = CaptureTable.open(path)
+    (copy,) = tmp_path.glob("captures.db.damaged-*")
+    other = tmp_path / "copy"
+    os.link(copy, other)
+    assert table.clear() == 0
+    table.close()
+    assert list(tmp_path.glob("captures.db.damaged-*")) == []
+    assert set(other.read_bytes()) == {0}, "overwritten, not only without a name"

@@ -105,6 +105,15 @@ def test_long_texts_are_cut(table: HistoryTable) -> None:
     assert len(two.reason) == 2000
 
 
+def test_what_is_forgotten_stays_in_no_damaged_copy(tmp_path: Path) -> None:
+    (tmp_path / "history.db").write_bytes(b"no database")
+    table = HistoryTable.open(tmp_path / "history.db")
+    assert list(tmp_path.glob("*.damaged-*"))
+    assert table.clear() == 0
+    table.close()
+    assert not list(tmp_path.glob("*.damaged-*"))
+
+
 def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     path.write_bytes(b"this is no database" * 100)

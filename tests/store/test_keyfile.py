@@ -96,6 +96,14 @@ def test_keys_revocations_rotations_and_usage_outlive_the_daemon(file: Path) -> 
     assert shown["some"].usage.requests == 2  # with the one that was asked just now
 
 
+def test_an_error_does_not_print_the_file(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_bytes(b"\xff" * 100_000)
+    with pytest.raises(KeysUnusable) as raised:
+        keys_of(file)
+    assert len(raised.value.message) < 600
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -124,6 +132,9 @@ def test_a_file_that_cannot_be_read_is_an_error_and_stays(file: Path, content: s
         ("token_budget", -1),
         ("usage", [1, 2, 3, 4]),
         ("expires_at", "soon"),
+        ("expires_at", float("nan")),
+        pytest.param("created_at", 10**400, id="created_at-huge"),
+        ("usage", [1, 2, float("inf")]),
     ],
 )
 def test_a_key_that_is_not_understood_is_not_left_out(file: Path, field: str, value: object) -> None:

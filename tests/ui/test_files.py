@@ -88,6 +88,7 @@ def test_a_module_makes_no_html_of_text_and_asks_nobody_else(path: Path) -> None
     assert HTML_FROM_TEXT.findall(text) == []
     assert re.findall(r"https?://|//\w+\.\w", text) == []
     assert set(re.findall(r'from "\./([^"]+)"', text)) <= set(page_files())
+    assert re.findall(r"\b\w+ in [A-Z_]{2,}\b", text) == [], "`in` finds `constructor` too: use Object.hasOwn"
     assert text.count("\n") <= 400
     assert text.startswith("// "), "says what it is for"
 

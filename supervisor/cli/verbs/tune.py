@@ -11,7 +11,7 @@ import psutil
 
 from supervisor.cli.background import ensure
 from supervisor.cli.client import Json
-from supervisor.cli.daemon import Daemon
+from supervisor.cli.daemon import Daemon, api_key, at_endpoint, explicit_url
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import engine_of
 from supervisor.cli.launching import add_launch_options, launch_options
@@ -24,6 +24,7 @@ from supervisor.cli.tuning import Row, Tuner, as_it_was, text_of
 from supervisor.core.speed.tuning import Job
 from supervisor.errors import UsageError
 from supervisor.system.cores import physical_cores
+from supervisor.system.paths import places
 
 VERB = Verb(
     summary="find the launch options with which a model is fastest",
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     target, given = parse_target(args.target), launch_options(args)
     with progress() as report:
         daemon = ensure(args, report)
-        file = _file(daemon) if args.write else None
+        file = _file(args, daemon) if args.write else None
         engine_of(args, daemon, report)
         ends = time.monotonic() + args.minutes * 60
         job = Job(args.prompt, max(2, args.answer))
@@ -101,7 +102,16 @@ def _known(daemon: Daemon, target: str) -> Json | None:
     return next((one for one in found if target in {one["id"], one["path"], one["hub"], *one["aliases"]}), None)
 
 
-def _file(daemon: Daemon) -> Path:
+def _file(args: argparse.Namespace, daemon: Daemon) -> Path:
+    """Return the configuration of this machine's own daemon: what is at another URL must not name files here."""
+    if explicit_url(args) is not None:
+        here = at_endpoint(places(os.environ), api_key(args))
+        if here is None or here.base_url != daemon.base_url:
+            raise UsageError(
+                f"--write changes a file of the daemon's machine, and {daemon.client.url} is not known to be the "
+                "daemon of this state folder. Run this command there without --url, or leave out --write."
+            )
+        daemon = here
     path = (daemon.client.get("/api/v1/status").get("config") or {}).get("path")
     if path is None:
         raise UsageError(

@@ -132,6 +132,11 @@ def is_asking(argv: tuple[str, ...]) -> bool:
     return argv[-len(_ASKING) :] == _ASKING
 
 
+def unasked(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command line without what `asking` may have added."""
+    return argv[: -len(_ASKING)] if is_asking(argv) else argv
+
+
 def renamed(footprint: Footprint, names: Mapping[str, str]) -> Footprint:
     """Return the same footprint under other names.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.filters import RequestFilters
@@ -89,6 +90,25 @@ class ModelEntry:
         """Return whether an engine of one entry serves for the other."""
         mine, theirs = (self.origin, self.kind, self.own), (other.origin, other.kind, other.own)
         return mine == theirs and self.options == other.options
+
+
+def launch_digest(entry: ModelEntry) -> str:
+    """Return a name for all that decides how a model's engine is launched: the same exactly where `same_launch` holds.
+
+    Options at their defaults do not count, so that a version that knows more of them gives the same name.
+    """
+    said = [entry.origin, entry.kind, _chosen(entry.options), None if entry.own is None else _chosen(entry.own)]
+    return hashlib.sha256(repr(said).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _chosen(options: object) -> list[tuple[str, object]]:
+    """Return the options that are not at their defaults, by name."""
+    if not is_dataclass(options):
+        return [(type(options).__name__, options)]
+    known = fields(options)
+    default = {one.name: one.default_factory() if callable(one.default_factory) else one.default for one in known}
+    found = ((one.name, getattr(options, one.name)) for one in known)
+    return sorted((name, value) for name, value in found if value != default[name])
 
 
 @dataclass(frozen=True)

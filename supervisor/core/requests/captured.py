@@ -16,7 +16,7 @@ from supervisor.core.requests.keys import matches
 from supervisor.core.routes import SERVED, UPSTREAM, Route
 from supervisor.core.stream.outgoing import OutgoingRequest
 from supervisor.core.text.foreignjson import NotJson, parse, written
-from supervisor.core.text.secrets import HIDDEN, is_likely_secret
+from supervisor.core.text.secrets import HIDDEN, is_likely_secret, without_credentials
 from supervisor.errors import SupervisorError
 
 FILES: Final = "files"
@@ -29,6 +29,8 @@ _EVENTS: Final = "text/event-stream"
 _LINES: Final = "application/x-ndjson"
 _MOST_HEADERS: Final = 64
 _LONGEST_HEADER: Final = 512  # characters of a value
+_SECRET_HEADERS: Final = re.compile(r"jwt|session|\bsid\b|bearer|signature|assertion|oidc|dpop|pwd|otp", re.IGNORECASE)
+_SIGNED: Final = re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]", re.ASCII)  # a JSON web token's head, and more
 _DATA: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200};base64,", re.ASCII)
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{1024,}={0,2}")  # a shorter text may be a word
 
@@ -125,8 +127,14 @@ def redacted(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     for raw, value in headers:
         name = raw[:_LONGEST_HEADER].decode("latin-1")
         if len(found) < _MOST_HEADERS:
-            found[name] = HIDDEN if is_likely_secret(name) else value[:_LONGEST_HEADER].decode("latin-1")
+            text = without_credentials(value.decode("latin-1"))[:_LONGEST_HEADER]
+            found[name] = HIDDEN if _is_secret(name, text) else text
     return found
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Return whether a header may be a secret, by its name or by a signed token in it, as proxies in front add them."""
+    return is_likely_secret(name) or _SECRET_HEADERS.search(name) is not None or _SIGNED.search(value) is not None
 
 
 def folded(path: str, events: bytes) -> bytes:

@@ -147,6 +147,27 @@ class EngineGone:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineAdopted:
+    """An engine of the process that ours took over from is ours now. It is ready.
+
+    Attributes:
+        leases: requests that have it.
+        leaving: it is to end after them.
+        ready_at, idle_since, worn: as in `state.Engine`.
+    """
+
+    engine: EngineId
+    model: ModelId
+    plan: Plan
+    slots: int | None
+    ready_at: float
+    idle_since: float
+    leases: tuple[RequestId, ...] = ()
+    worn: bool = False
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """The time that `Scheduler.next_wake` named has come; earlier or later does no harm."""
 
@@ -171,6 +192,7 @@ Event: TypeAlias = (
     | EngineHung
     | EngineOutgrown
     | EngineGone
+    | EngineAdopted
     | TimePassed
     | ShutdownAsked
 )

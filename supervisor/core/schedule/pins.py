@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from supervisor.core.schedule.events import ModelId
@@ -27,6 +27,15 @@ class Pins:
         pinned, ttl = self._pinned.get(model, policy.pinned), self._ttl.get(model, policy.ttl)
         same = pinned == policy.pinned and ttl == policy.ttl
         return policy if same else replace(policy, pinned=pinned, ttl=ttl)
+
+    def told(self) -> tuple[dict[ModelId, bool], dict[ModelId, float | None]]:
+        """Return what people have set: pins, and idle seconds."""
+        return dict(self._pinned), dict(self._ttl)
+
+    def restore(self, pinned: Mapping[ModelId, bool], ttl: Mapping[ModelId, float | None]) -> None:
+        """Set what people had set before."""
+        self._pinned.update(pinned)
+        self._ttl.update(ttl)
 
     def set(self, model: ModelId, pinned: bool) -> None:
         """Pin the model, or let it go, until the daemon ends."""

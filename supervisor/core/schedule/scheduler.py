@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from supervisor.core.plan import Resident
-from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
+from supervisor.core.schedule import carry, crash, groups, idle, queue, replicas, rooms
 from supervisor.core.schedule.events import (
     Command,
+    EngineAdopted,
     EngineBecameReady,
     EngineGone,
     EngineHung,
@@ -26,6 +27,7 @@ from supervisor.core.schedule.events import (
     PolicyChanged,
     RequestArrived,
     RequestDone,
+    RequestId,
     RoomSeen,
     ShutdownAsked,
     StopEngine,
@@ -88,6 +90,24 @@ class Scheduler:
         known = self._state.models.get(model)
         if known is not None and not (known.engines or known.in_demand):
             del self._state.models[model]
+
+    def carried(self) -> carry.CarriedSchedule:
+        """Return what the scheduler of the process that takes over is to know."""
+        return carry.carried(self._state)
+
+    def restore(self, before: carry.CarriedSchedule) -> None:
+        """Know what the scheduler of the process knew that is taken over. To be called before anything else."""
+        carry.restore(self._state, before)
+
+    def engines(self) -> tuple[Engine, ...]:
+        """Return the engines there are; to be read only."""
+        return tuple(self._state.engines.values())
+
+    def waiting(self) -> tuple[tuple[RequestId, ModelId, str | None], ...]:
+        """Return the requests that wait, oldest first: number, model, affinity."""
+        found = ((one, model.id) for model in self._state.models.values() for one in model.waiting.values())
+        by_age = sorted(found, key=lambda pair: pair[0].arrived)
+        return tuple((waiter.request, model, waiter.affinity) for waiter, model in by_age)
 
     def lives(self, engine: EngineId) -> bool:
         """Return whether the engine is still wanted or still there."""
@@ -283,6 +303,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     EngineHung: _engine_hung,
     EngineOutgrown: _engine_outgrown,
     EngineGone: _engine_gone,
+    EngineAdopted: carry.adopt,
     TimePassed: _time_passed,
     ShutdownAsked: _shutdown_asked,
 }

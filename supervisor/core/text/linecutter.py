@@ -32,6 +32,7 @@ class LineCutter:
         self._at = 0.0
         self._tail = b""
         self._left_out = 0
+        self._torn = False
 
     def feed(self, data: bytes, now: float) -> None:
         """Take what was read at `now` (seconds, forward only)."""
@@ -42,8 +43,16 @@ class LineCutter:
             self._leave_out(data)
             return
         self._left -= cost
+        if self._torn:
+            _, end, data = data.partition(b"\n")
+            self._torn = not end
         self._go_on()
         self._cut(data)
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes of a line that has not ended; nothing where lines were left out just now."""
+        return b"".join(self._rest)
 
     def end(self) -> None:
         """Deliver the rest, since nothing more comes."""
@@ -52,10 +61,16 @@ class LineCutter:
             self._flush(b"")
 
     def _leave_out(self, data: bytes) -> None:
-        cut = data.find(b"\n", max(0, len(data) - _TAIL)) + 1
-        tail = data[cut:] if cut else b""
-        self._left_out += data.count(b"\n") + self._tail.count(b"\n") - tail.count(b"\n")
-        self._tail = tail
+        """Keep the whole lines at the end. Of a line whose beginning is gone, the rest goes too: it is torn."""
+        kept = b"".join((*self._rest, self._tail, data))
+        beyond = max(0, len(kept) - _TAIL)
+        begins_within = bool(beyond) or self._torn
+        cut = kept.find(b"\n", beyond) + 1 if begins_within else 0
+        torn = begins_within and not cut
+        tail = b"" if torn else kept[cut:]
+        counted = self._torn and b"\n" in kept  # a torn line counts when it is torn
+        self._left_out += kept.count(b"\n") - tail.count(b"\n") - counted + (torn and (counted or not self._torn))
+        self._tail, self._torn = tail, torn
         self._rest, self._held = [], 0
 
     def _go_on(self) -> None:

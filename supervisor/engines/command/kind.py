@@ -13,6 +13,7 @@ from supervisor.core.launch.fallback import Fallback
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Place, Resident, seat
 from supervisor.core.schedule.events import Failure
+from supervisor.core.takeover.carried import Address
 from supervisor.engines.command.manner import CommandManner, Listening
 from supervisor.engines.command.measured import Measured, held_before
 from supervisor.engines.command.options import PORT, SOCKET, CommandOptions, complaints, placed
@@ -98,7 +99,7 @@ class CommandLaunching:
 
     yard: Yard
 
-    async def prepare(self, read: Read, sight: Sight, place: Place) -> Engine:
+    async def prepare(self, read: Read, sight: Sight, place: Place, at: Address | None = None) -> Engine:
         """Return the engine, not started. Raises EngineStartFailed where it could not listen anywhere."""
         entry, yard = read.entry, self.yard
         options = options_of(entry)
@@ -109,15 +110,18 @@ class CommandLaunching:
             identity = options.identity(entry.options.env)
             before = await asyncio.to_thread(held_before, yard.memory, identity)
             measured = Measured(yard.memory, identity, before, yard.process_bytes, yard.clock)
-        manner = CommandManner(options, await asyncio.to_thread(self._listening, options), env, log, measured)
+        listening = _at(at) if at is not None else await asyncio.to_thread(self._listening, options)
+        manner = CommandManner(options, listening, env, log, measured)
         return Engine(manner, log=log, record_dir=yard.records, limits=yard.limits())
 
     def _listening(self, options: CommandOptions) -> Listening:
         if SOCKET in "\n".join(options.command):
-            path = str(fresh_socket(self.yard.runtime))
-            return Listening(path, {SOCKET: path})
-        port = free_port(_HOST)
-        return Listening((_HOST, port), {PORT: str(port)})
+            return _at(str(fresh_socket(self.yard.runtime)))
+        return _at((_HOST, free_port(_HOST)))
+
+
+def _at(address: Address) -> Listening:
+    return Listening(address, {SOCKET: address} if isinstance(address, str) else {PORT: str(address[1])})
 
 
 COMMAND: Final = Kind(

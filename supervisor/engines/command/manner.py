@@ -113,6 +113,10 @@ class CommandManner:
         footprint = None if self._measured is None else self._measured.footprint()
         return ReadyInfo(info.n_ctx, info.n_slots, info.info, footprint)
 
+    def adopted(self, pid: int, argv: tuple[str, ...], info: Mapping[str, object]) -> None:
+        """Note which process is to be measured."""
+        self._pid = pid
+
     async def answers(self, within: float) -> bool:
         """Return whether it answers within that many seconds; measure it when it does."""
         found = await self._status(within) is not None

@@ -161,6 +161,12 @@ class LlamaManner:
             await self._keeper.restore(self.client, info.n_slots or 1)
         return info
 
+    def adopted(self, pid: int, argv: tuple[str, ...], info: Mapping[str, object]) -> None:
+        """Note that its account was read; who speaks the protocol has said something of itself."""
+        self._told.set()
+        self._hushed = is_asking(argv)
+        self._speaks = bool(info)
+
     async def answers(self, within: float) -> bool:
         """Return whether it answers /health within that many seconds."""
         try:

@@ -17,6 +17,7 @@ from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Place, Resident, seat
 from supervisor.core.plan.why import gib
 from supervisor.core.schedule.events import Failure
+from supervisor.core.takeover.carried import Address
 from supervisor.engines.command.measured import Measured, held_before
 from supervisor.engines.engine import Engine
 from supervisor.engines.kind import Ground, Kind, Living, MlxFolder, Read, Sight, Yard
@@ -136,7 +137,7 @@ class MlxLaunching:
 
     yard: Yard
 
-    async def prepare(self, read: Read, sight: Sight, place: Place) -> Engine:
+    async def prepare(self, read: Read, sight: Sight, place: Place, at: Address | None = None) -> Engine:
         """Return the engine, not started. Raise EngineNotFound without mlx-lm."""
         assert isinstance(read, MlxRead)
         entry, yard = read.entry, self.yard
@@ -146,7 +147,7 @@ class MlxLaunching:
         identity = _identity(read.model, read.settings)
         before = {HOST: read.held} if read.held else {}
         measured = Measured(yard.memory, identity, before, yard.process_bytes, yard.clock)
-        socket = str(await asyncio.to_thread(fresh_socket, yard.runtime))
+        socket = at if isinstance(at, str) else str(await asyncio.to_thread(fresh_socket, yard.runtime))
         log = yard.log(entry.id)
         argv = _launch(read, place).argv(python, socket)
         manner = MlxManner(argv, socket, (yard.env, entry.options.env), log, measured)

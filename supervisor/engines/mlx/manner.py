@@ -73,6 +73,10 @@ class MlxManner:
         await asyncio.to_thread(self._measured.look, pid)
         return ReadyInfo(info.n_ctx, info.n_slots, info.info, self._measured.footprint())
 
+    def adopted(self, pid: int, argv: tuple[str, ...], info: Mapping[str, object]) -> None:
+        """Note which process is to be measured."""
+        self._pid = pid
+
     async def answers(self, within: float) -> bool:
         """Return whether it answers within that many seconds; measure it when it does."""
         try:

@@ -28,7 +28,7 @@ const BLIND = new Set(["playground", "settings"]); // of use with a key that may
 function place() {
   const [, page = "", rest = ""] = location.hash.match(/^#\/([a-z]+)(?:\/(.*))?$/) ?? [];
   try {
-    return { page: page in PAGES ? page : "overview", rest: decodeURIComponent(rest) };
+    return { page: Object.hasOwn(PAGES, page) ? page : "overview", rest: decodeURIComponent(rest) };
   } catch {
     return { page: "overview", rest: "" };
   }

@@ -6,7 +6,7 @@ export const THEMES = { system: "as the system", light: "light", dark: "dark" };
 
 export function theme() {
   const kept = localStorage.getItem(KEPT);
-  return kept in THEMES ? kept : "system";
+  return Object.hasOwn(THEMES, kept) ? kept : "system";
 }
 
 export function applyTheme(name = theme()) {
