@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
+import psutil
 import pytest
 
 from tests.gpu.stage import Cast, Stage, stage
 from tests.support.bounded_gpu import DEVICE_LOST, OUT_OF_DEVICE_MEMORY
+from tests.support.daemon import wait_until
 from tests.support.scripted import ScriptedModel
 from tests.support.vulkan import VulkanEngine
 
@@ -42,6 +47,13 @@ def device_of(status: dict[str, Any]) -> int:
     return int(name.removeprefix("Vulkan"))
 
 
+def answered(shown: Stage, model: str) -> httpx.Response:
+    """The answer to a long prompt; where Mesa's driver crashed, that of the repetition that the error asks for."""
+    answer = shown.chat(model, LONG, max_tokens=2)
+    crashed = answer.status_code == 502 and "(SIGSEGV)" in answer.json()["error"]["message"]
+    return shown.chat(model, LONG, max_tokens=2) if crashed else answer
+
+
 def the_error(events: Iterator[dict[str, Any]]) -> dict[str, Any]:
     """The error that ends a stream."""
     last = list(events)[-1]
@@ -54,7 +66,7 @@ def test_memory_that_runs_out_under_a_prompt_is_found_elsewhere(shown: Stage) ->
     status = shown.loaded("talk")
     gpu = shown.gpu(device_of(status))
     with gpu.filled():
-        answer = shown.chat("talk", LONG, max_tokens=2)
+        answer = answered(shown, "talk")
         assert answer.status_code == 200, answer.text
         assert gpu.refused
         now = shown.daemon.model("talk")
@@ -117,3 +129,17 @@ def test_a_device_that_stays_lost(shown: Stage) -> None:
     answer = shown.load("first")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "device_lost")
     assert answer.headers.get("x-should-retry") != "false"
+
+
+def test_an_engine_that_crashes_when_memory_has_run_out_is_found_another_place(shown: Stage) -> None:
+    status = shown.loaded("talk")
+    gpu = shown.gpu(device_of(status))
+    with gpu.filled():
+        os.kill(status["pid"], signal.SIGSEGV)
+        wait_until(lambda: not psutil.pid_exists(status["pid"]), "the engine is gone")
+        answer = shown.chat("talk", LONG, max_tokens=2)
+        assert answer.status_code == 200, answer.text
+        assert gpu.refused
+        now = shown.daemon.model("talk")
+        assert now["plan"]["devices"] != status["plan"]["devices"]
+        assert f"Memory ran out on {gpu.name}" in now["fallbacks"][0]

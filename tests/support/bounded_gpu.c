@@ -129,6 +129,7 @@ static struct {
     void (*memory)(void *, memory_properties *);
     void (*memory2)(void *, memory_properties2 *);
     int32_t (*submit)(void *, uint32_t, const void *, uint64_t);
+    int32_t (*wait_idle)(void *);
     int32_t (*extensions)(void *, const char *, uint32_t *, extension *);
     function (*of_device)(void *, const char *);
 } its;
@@ -151,8 +152,11 @@ static int32_t allocate(void *device, const allocate_info *wanted, const void *a
     return 0;
 }
 
+/* Memory that is given back stays until the work that uses it is done, as a kernel's driver has it. Mesa's software
+ * driver takes it from under its own threads, and crashes: llama.cpp grows its buffers without waiting for the work. */
 static void release(void *device, uint64_t memory, const void *allocator) {
     uint64_t size = 0;
+    if (its.wait_idle) its.wait_idle(device);
     its.release(device, memory, allocator);
     pthread_mutex_lock(&guard);
     for (size_t index = 0; index < sizeof given / sizeof *given && memory; index++) {
@@ -251,7 +255,10 @@ static function before(const char *name, function theirs) {
     return theirs;
 }
 
-static function of_device(void *device, const char *name) { return before(name, its.of_device(device, name)); }
+static function of_device(void *device, const char *name) {
+    if (!its.wait_idle) its.wait_idle = (int32_t (*)(void *))its.of_device(device, "vkDeviceWaitIdle");
+    return before(name, its.of_device(device, name));
+}
 
 /* ── what the Vulkan loader calls ───────────────────────────────────────────────────────────────────────────────── */
 
