@@ -34,6 +34,7 @@ from supervisor.api import (
     openai,
     pages,
     peers,
+    workers,
 )
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Admit, Guard
@@ -54,7 +55,7 @@ _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _ROUTERS = tuple(
     one.router
     for one in (
-        *(openai, manage, inflight, history, captures, metrics, keys, peers, files, engines),
+        *(openai, manage, inflight, history, captures, metrics, keys, peers, files, engines, workers),
         *(pages, dashboard, front, ollama, lmstudio),
     )
 )

@@ -31,6 +31,7 @@ from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Reloader
 from supervisor.service.requests import Requests
 from supervisor.service.statuses import Statuses
+from supervisor.service.workers import Workers
 from supervisor.system.logs import LogControl
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class Services:
     history: History
     captures: Captures
     metrics: Metrics
+    workers: Workers
     shut_down: Callable[[], None]
     take_over: Callable[[], Awaitable[None]]
 
@@ -125,6 +127,7 @@ FeedOf = Annotated[Feed, Depends(_feed)]
 HistoryOf = Annotated[History, Depends(_one(lambda all_: all_.history))]
 CapturesOf = Annotated[Captures, Depends(_one(lambda all_: all_.captures))]
 MetricsOf = Annotated[Metrics, Depends(_one(lambda all_: all_.metrics))]
+WorkersOf = Annotated[Workers, Depends(_one(lambda all_: all_.workers))]
 KeysOf = Annotated[Keys, Depends(_one(lambda all_: all_.keys))]
 ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]
 TakeOverOf = Annotated[Callable[[], Awaitable[None]], Depends(_one(lambda all_: all_.take_over))]

@@ -15,6 +15,7 @@ from supervisor.config.base import (
     Flag,
     HeaderCount,
     HeaderKibibytes,
+    Listen,
     Listens,
     Mebibytes,
     Name,
@@ -160,6 +161,16 @@ class DeviceSettings(_Strict):
         return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib), _bytes(self.limit_mib))
 
 
+class WorkerSettings(_Strict):
+    """Where other hosts join as workers, which lend their devices (docs/workers.md); null: no worker is taken."""
+
+    listen: Listen | None = None
+
+    def address(self) -> tuple[str, int] | None:
+        """Return host and port to listen on; None where no worker is taken."""
+        return None if self.listen is None else _host_and_port(self.listen)
+
+
 class HubSettings(_Strict):
     """The hub that models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
 
@@ -245,6 +256,7 @@ class Settings(_Strict):
     engine: EngineSettings = EngineSettings()
     hub: HubSettings = HubSettings()
     devices: DeviceSettings = DeviceSettings()
+    workers: WorkerSettings = WorkerSettings()
     context: ContextSettings = ContextSettings()
     placement: PlacementSettings = PlacementSettings()
     queue: QueueSettings = QueueSettings()

@@ -78,6 +78,7 @@ from supervisor.service.statuses import Statuses
 from supervisor.service.tallies import Tallies
 from supervisor.service.tracing import Tracing
 from supervisor.service.trials import Trials
+from supervisor.service.workers import Workers
 from supervisor.system.child import StopGrace
 from supervisor.system.logs import LogControl
 from supervisor.system.paths import Places
@@ -107,7 +108,7 @@ class World:
 
 @dataclass(frozen=True)
 class Engines:
-    """Everything below the pool. `listeners` are told what happens to engines."""
+    """Everything below the pool. `listeners` are told what happens to engines. `workers` run once they are started."""
 
     parts: Parts
     planner: Planner
@@ -120,6 +121,7 @@ class Engines:
     pool: Pool
     launchings: ByKind[Launching]
     listeners: list[Listener]
+    workers: Workers
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def build_engines(world: World) -> Engines:
     current, learning = world.current, world.learning
     settings = current.settings
     changes = Changes()
-    site = here(current, world.prober)
+    workers = Workers(world.places, world.env, settings.workers.address(), changes.tell)
+    site = here(current, world.prober, workers.joined)
     built = parts(current, world.places, world.env, learning, site, changes.tell)
     planner = Planner(built.registry, built.kinds, built.lookout)
     pins = Pins(built.registry.policy_of)
@@ -176,7 +179,8 @@ def build_engines(world: World) -> Engines:
     makers, listeners = launchings(yard), list[Listener]()
     edges = Edges(built.registry, planner, built.lookout, makers, remembered, share, records, listeners)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
-    return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool, makers, listeners)
+    workers.stand_on(built.program, built.lookout, pool)
+    return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool, makers, listeners, workers)
 
 
 @contextmanager
@@ -249,6 +253,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             history=world.history,
             captures=world.captures,
             metrics=metrics,
+            workers=engines.workers,
             shut_down=stop.ask,
             take_over=takeover,
         )

@@ -217,6 +217,7 @@ async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager
     certificates = world.door.certificates
     server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
     handover = Handover(world, daemon, server, manager)
+    await engines.workers.start(None if carried is None else carried.gateway)
     if carried is not None:
         await handover.arrive(carried, await _known_before(engines, restore=True))
     serving = asyncio.create_task(server.serve(sockets=list(world.door.listeners)))
@@ -240,6 +241,7 @@ async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager
         engines.remembered.close()
         await _drain(engines.pool, stop)  # open streams end with their engines, before the server closes
         await handover.close()
+        await engines.workers.close()
     daemon.feed.close()  # ends those who listen to events
     engines.logs.close()
     engines.parts.fetcher.hub.close()

@@ -93,6 +93,11 @@ class Engine:
         """Take the error of a failed device from one of its answers. `broken` follows as soon as its log tells why."""
         self._manner.note_broken(message)
 
+    def note_lost(self, cause: Cause) -> None:
+        """Take note that one of its devices is lost, by what another one has told. `broken` is done then."""
+        if not self._manner.broken.done():
+            self._manner.broken.set_result(cause)
+
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines of output."""
         return self._log.said(lines)

@@ -189,3 +189,52 @@ class RemoteError(DaemonError):
         super().__init__(message, param=param, log_lines=log_lines)
         self.code = code
         self.status = self.status if status is None else status
+
+
+class WorkerError(DaemonError):
+    """Something about the workers: other hosts whose devices count as ours."""
+
+    code = "worker_error"
+    status = 409
+
+
+class WorkersOff(WorkerError):
+    """The daemon takes no workers."""
+
+    code = "workers_off"
+
+
+class WorkersUnavailable(WorkerError):
+    """The daemon's gateway for workers does not run."""
+
+    code = "workers_unavailable"
+    status = 503
+
+
+class WorkerNotFound(WorkerError):
+    """No worker of this name has joined."""
+
+    code = "worker_not_found"
+    status = 404
+
+
+class WorkerRefused(WorkerError):
+    """A daemon does not let a worker in, or is not the one that invited it."""
+
+    code = "worker_refused"
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class WorkerNotJoined(WorkerError):
+    """This host has joined no daemon."""
+
+    code = "worker_not_joined"
+
+
+class WorkerUnusable(WorkerError):
+    """This host cannot be a worker as it is."""
+
+    code = "worker_unusable"

@@ -64,6 +64,9 @@ class PooledEngine(Protocol):
     def note_broken(self, message: str) -> None:
         """Take the error of a failed device from one of its answers. `broken` follows."""
 
+    def note_lost(self, cause: Cause) -> None:
+        """Take note that one of its devices is lost. `broken` is done then."""
+
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
         """Bring the engine up. Raise EngineStartFailed. Cancelling leaves nothing behind."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from supervisor.core.engine_output.failures import Cause
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.pool.lease import PooledEngine, Running
 from supervisor.system.child import ExitStatus
@@ -41,6 +44,12 @@ class Roster:
         running = self.engines.get(number)
         if running is not None and running.engine is not None:
             running.engine.note_broken(message)
+
+    def lose(self, devices: Collection[str], cause: Cause) -> None:
+        """Have the engines ended that are on one of these devices, by name: it is lost."""
+        for running in self.engines.values():
+            if running.engine is not None and not running.plan.used_bytes.keys().isdisjoint(devices):
+                running.engine.note_lost(cause)
 
     def disown(self) -> None:
         """Own none of them any more: they are another process's children."""

@@ -55,13 +55,20 @@ class Prober:
         return self._patience.runs
 
     def machine(
-        self, binary: Path | None, rpc: Sequence[str] = (), *, again: bool = False, ours: Collection[str] = ()
+        self,
+        binary: Path | None,
+        rpc: Sequence[str] = (),
+        joined: Sequence[Listed] = (),
+        *,
+        again: bool = False,
+        ours: Collection[str] = (),
     ) -> Machine:
         """Return the machine as it is now.
 
         Args:
             binary: the llama-server that will be used; None: there is none.
             rpc: `host:port` of RPC workers.
+            joined: devices of workers that have joined; they tell of themselves, and are not asked.
             again: forget what is remembered, failures too.
             ours: names of devices on which our engines are; their workers would not answer, and are not asked.
 
@@ -78,11 +85,11 @@ class Prober:
                 found = replace(found, vulkan=self._asked_vulkan())
             busy = {one.endpoint for one in self._devices if one.name in ours}
             workers = self._rpc(binary, tuple(dict.fromkeys(rpc)), busy) if binary else ()
-            joined = join((*listed, *_numbered(workers)), found, env, host)
-            self._devices = joined.devices
+            seen = join((*listed, *_numbered(workers), *joined), found, env, host)
+            self._devices = seen.devices
             failed = [run.problem for run in self._patience.runs if run.problem]
-            about_engine = unused_gpus(found, joined.devices, env) if binary else (_NO_ENGINE,)
-            return Machine(host, joined.devices, (*about_engine, *failed, *joined.problems))
+            about_engine = unused_gpus(found, seen.devices, env) if binary else (_NO_ENGINE,)
+            return Machine(host, seen.devices, (*about_engine, *failed, *seen.problems))
 
     def process_bytes(self, pid: int) -> Mapping[str, int]:
         """Return the bytes that the drivers now say a process holds, by the names of the last look at the machine.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from supervisor.config import Settings
 from supervisor.config.current import Current
 from supervisor.core.devices import Machine
+from supervisor.core.devices.engine_list import Listed
 from supervisor.core.models.registry import Registry
 from supervisor.core.schedule import ModelPolicy
 from supervisor.engines.kind import Ground, Planning
@@ -140,11 +141,13 @@ def plans_alone(built: Parts, living: Living = NOBODY) -> Plans:
     return built.plans(built.resolver(living), living, built.registry.policy_of)
 
 
-def here(current: Current, prober: Prober) -> Site:
-    """This machine, looked at with the workers that are configured now."""
+def here(current: Current, prober: Prober, joined: Callable[[], Sequence[Listed]] = lambda: ()) -> Site:
+    """This machine, looked at with the workers that are configured now, and those that have joined."""
 
     def look(program: Program) -> Look:
-        return lambda again, ours: prober.machine(program.path(), current.settings.devices.rpc, again=again, ours=ours)
+        return lambda again, ours: prober.machine(
+            program.path(), current.settings.devices.rpc, joined(), again=again, ours=ours
+        )
 
     return Site(look, physical_cores())
 

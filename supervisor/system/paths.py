@@ -78,6 +78,16 @@ class Places:
         return self.state / "chats"
 
     @property
+    def workers(self) -> Path:
+        """What a daemon keeps of the workers that have joined, and its certificate authority."""
+        return self.state / "workers"
+
+    @property
+    def worker(self) -> Path:
+        """What this host keeps as a worker of another host's daemon."""
+        return self.state / "worker"
+
+    @property
     def pid_records(self) -> Path:
         """One JSON file per child."""
         return self.state / "children"

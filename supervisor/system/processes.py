@@ -7,6 +7,7 @@ a session that is found by its number is the one that was started. Nothing is ev
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
@@ -21,6 +22,7 @@ from pathlib import Path
 import psutil
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LOOK_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,25 @@ def signal_session(session: int, number: signal.Signals) -> bool:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
     return bool(members)
+
+
+async def gone(pid: int) -> None:
+    """Return once the process has ended; it need not be a child of ours, or reaped."""
+    if not hasattr(os, "pidfd_open"):
+        while is_running(pid):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(_LOOK_S)
+        return
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(watched, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
 
 
 def is_running(pid: int) -> bool:

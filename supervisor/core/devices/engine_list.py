@@ -24,7 +24,10 @@ _ACCELERATORS = frozenset({"blas", "amx", "zdnn", "accelerate"})
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A line of the list; sizes are whole MiB in bytes. `free_bytes` is what the asking process itself saw."""
+    """A line of the list; sizes are whole MiB in bytes. `free_bytes` is what the asking process itself saw.
+
+    shares_host: its memory is this host's, or is not; None: nobody has told.
+    """
 
     name: str
     backend: str
@@ -32,6 +35,7 @@ class Listed:
     total_bytes: int
     free_bytes: int
     endpoint: str | None = None
+    shares_host: bool | None = None
 
 
 def parse_device_list(text: str) -> tuple[Listed, ...]:

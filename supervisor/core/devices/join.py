@@ -220,5 +220,7 @@ def _gpu_that_is(device: Device, gpus: Sequence[Gpu]) -> Gpu | None:
 
 def _is_hosts_own(one: Listed, host: Host) -> bool:
     """Return whether an RPC device is this host's own memory: a local worker of the size of its host's."""
+    if one.shares_host is not None:
+        return one.shares_host
     local = (one.endpoint or "").startswith(_LOOPBACK)
     return local and abs(one.total_bytes - host.total_bytes) <= MIB

@@ -85,7 +85,12 @@ def backend_of(devices: Iterable[str]) -> str:
 
 
 def kind_of(device: str) -> str:
-    """Return a device's name without its number, and without the endpoint behind that: `RPC0[host:port]` is RPC."""
+    """Return a device's name without its number, and without the endpoint behind that: `RPC0[host:port]` is RPC.
+
+    So is `NAME/DEVICE`, a device of a worker that has joined.
+    """
+    if "/" in device and "[" not in device:
+        return "RPC"
     name = device.partition("[")[0] if device.endswith("]") else device
     kind = name.rstrip(_DIGITS)
     return kind if kind != name else device

@@ -69,6 +69,8 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /api/v1/disk", "GET /metrics", all_models=True),
     *_rows(READ, "GET /api/v1/history", "GET /api/v1/history/summary", "GET /api/v1/history/loads", all_models=True),
     *_rows(READ, "GET /api/v1/history/export", "GET /api/v1/history/{id}", all_models=True),
+    *_rows(READ, "GET /api/v1/workers"),
+    *_rows(MANAGE, "POST /api/v1/workers/invitations", "DELETE /api/v1/workers/{name}"),
     *_rows(MANAGE, "DELETE /api/v1/history"),
     *_rows(MANAGE, "GET /api/v1/captures", "GET /api/v1/captures/export", "GET /api/v1/captures/{id}"),
     *_rows(MANAGE, "DELETE /api/v1/captures", "DELETE /api/v1/captures/{id}", "POST /api/v1/captures/{id}/replay"),

@@ -141,6 +141,7 @@ class _Bare(msgspec.Struct, frozen=True):
     engines: tuple[msgspec.Raw, ...] = ()
     schedule: msgspec.Raw = msgspec.Raw(b"{}")
     pins: msgspec.Raw = msgspec.Raw(b"{}")
+    gateway: HeldProcess | None = None
 
 
 class _Process(msgspec.Struct, frozen=True):
@@ -156,6 +157,7 @@ class Carried:
         program: the version of the one that wrote it.
         lock: the descriptor of the locked file of the state folder.
         secret: by which the daemon proves itself to other programs of its user; "" for a new one.
+        gateway: the process through which workers are reached.
         lost: processes of engines that cannot be read, each with its model and the reason.
     """
 
@@ -167,6 +169,7 @@ class Carried:
     copies: tuple[CarriedCopy, ...] = ()
     schedule: CarriedSchedule = field(default_factory=CarriedSchedule)
     pins: CarriedPins = field(default_factory=CarriedPins)
+    gateway: HeldProcess | None = None
     lost: tuple[tuple[HeldProcess, ModelId, str], ...] = ()
 
 
@@ -183,6 +186,7 @@ def encode(carried: Carried) -> bytes:
             "engines": carried.engines,
             "schedule": carried.schedule,
             "pins": carried.pins,
+            "gateway": carried.gateway,
         },
         enc_hook=_plain,
     )
@@ -217,6 +221,7 @@ def decode(text: bytes) -> Carried:
         copies=bare.copies,
         schedule=_or(bare.schedule, CarriedSchedule(), known=bare.format == FORMAT),
         pins=_or(bare.pins, CarriedPins(), known=bare.format == FORMAT),
+        gateway=bare.gateway,
         lost=tuple(lost),
     )
 

@@ -54,7 +54,10 @@ def carried_to(env: MutableMapping[str, str]) -> Carried | None:
 
 def processes_of(carried: Carried | None) -> frozenset[int]:
     """Return the processes that are no leftovers, as they are to be adopted."""
-    return frozenset() if carried is None else frozenset(one.process.pid for one in carried.engines)
+    if carried is None:
+        return frozenset()
+    gateway = () if carried.gateway is None else (carried.gateway.pid,)
+    return frozenset((*(one.process.pid for one in carried.engines), *gateway))
 
 
 @dataclass
@@ -175,6 +178,7 @@ def _descriptors(carried: Carried) -> list[int]:
         *(one.channel for one in carried.copies),
         *pipes,
         *lost,
+        *(() if carried.gateway is None else carried.gateway.pipes),
     ]
 
 

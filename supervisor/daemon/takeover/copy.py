@@ -106,6 +106,7 @@ class Copy:
         self._daemon.guard.leave()
         self._engines.records.send(self._finished)
         self._engines.pool.lend(self._lending)
+        self._engines.workers.disown()
         self._channel.start(self._hear, self._cut.set)
         await _first(self._began, self._cut)
         if self._began.is_set():

@@ -94,7 +94,9 @@ async def _settle(engines: Engines) -> None:
 
 def _ours(engines: Engines, guests: Guests) -> set[int]:
     """Return the children that the next image knows of."""
-    return {*engines.pool.roster.pids(), *(copy.pid for copy in guests.carried())}
+    gateway = engines.workers.held()
+    others = () if gateway is None else (gateway.pid,)
+    return {*engines.pool.roster.pids(), *(copy.pid for copy in guests.carried()), *others}
 
 
 async def _end_others(known: set[int]) -> None:
@@ -171,6 +173,7 @@ def _carried(world: World, engines: Engines, guests: Guests) -> tuple[Carried, L
         copies=guests.carried(),
         schedule=engines.pool.scheduler.carried(),
         pins=CarriedPins(pinned, ttl),
+        gateway=engines.workers.held(),
     )
     return carried, lending
 
@@ -210,5 +213,6 @@ def _descriptors(carried: Carried) -> list[int]:
         *own,
         *(one.descriptor for one in carried.listeners),
         *pipes,
+        *(() if carried.gateway is None else carried.gateway.pipes),
         *(one.channel for one in carried.copies),
     ]

@@ -35,6 +35,9 @@ class ElsewhereEngine:
         """Tell the next image."""
         self._told(message)
 
+    def note_lost(self, cause: Cause) -> None:
+        """Nothing: whose it is hears of it as well."""
+
     def ended_elsewhere(self, status: ExitStatus) -> None:
         """Take note of its end."""
         if not self.exit.done():
