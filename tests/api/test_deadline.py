@@ -56,8 +56,11 @@ def test_a_request_that_waits_too_long_leaves_its_place(narrow: RunningDaemon, p
 
 
 def test_a_stream_that_has_had_comments_ends_with_the_error(narrow: RunningDaemon) -> None:
-    with at_work(narrow):
-        answer = narrow.http.post(PATHS[0], json=chat("Hi", stream=True), headers=SOON)
+    for seconds in ("0.2", "2", "20"):  # a machine that is busy may come to the comment no sooner than to the end
+        with at_work(narrow):
+            answer = narrow.http.post(PATHS[0], json=chat("Hi", stream=True), headers={"x-request-timeout": seconds})
+        if answer.status_code == 200:
+            break
     comment, *_, error, done, _ = answer.text.split("\n\n")
     assert (answer.status_code, comment, done) == (200, ": queued behind 0", "data: [DONE]")
     assert json.loads(error.removeprefix("data: "))["error"]["code"] == "deadline_passed"
