@@ -22,11 +22,11 @@ _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _Half = npt.NDArray[np.float16]
 
 
-def write_heavy_gguf(path: Path, size_mib: int) -> int:
-    """Write a model of about so many MiB; its layers."""
+def write_heavy_gguf(path: Path, size_mib: int, used: int = 2) -> int:
+    """Write a model of about so many MiB, of which a token uses so many of 64 experts; its layers."""
     layers = max(1, round((size_mib << 20) / _LAYER_BYTES))
     writer = gguf.GGUFWriter(path, "llama")
-    _write_metadata(writer, layers)
+    _write_metadata(writer, layers, used)
     for name, tensor in _tensors(layers):
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
@@ -36,7 +36,7 @@ def write_heavy_gguf(path: Path, size_mib: int) -> int:
     return layers
 
 
-def _write_metadata(writer: gguf.GGUFWriter, layers: int) -> None:
+def _write_metadata(writer: gguf.GGUFWriter, layers: int, used: int) -> None:
     spare = iter(range(256, 512))
     characters = [chr(byte) if byte in _PRINTABLE else chr(next(spare)) for byte in range(256)]
     writer.add_context_length(8192)
@@ -47,7 +47,7 @@ def _write_metadata(writer: gguf.GGUFWriter, layers: int) -> None:
     writer.add_head_count_kv(_HEADS)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_expert_count(_EXPERTS)
-    writer.add_expert_used_count(2)
+    writer.add_expert_used_count(used)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
