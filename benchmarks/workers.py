@@ -98,10 +98,12 @@ def _supervised(binary: Path, model: Path) -> Iterator[httpx.Client]:
     """The same through the daemon."""
     settings: dict[str, Any] = {"file": str(model), "device": [f"{name}/CPU" for name in _NAMES], **_ENGINE}
     settings["tensor_split"] = [1, 1]
-    with daemon_with_workers(binary, _NAMES, {"models": {"heavy": settings}}) as (daemon, _):
-        with _client(daemon.url) as client:
-            client.post("/api/v1/models/load", json={"target": "heavy"}).raise_for_status()
-            yield client
+    with (
+        daemon_with_workers(binary, _NAMES, {"models": {"heavy": settings}}) as (daemon, _),
+        _client(daemon.url) as client,
+    ):
+        client.post("/api/v1/models/load", json={"target": "heavy"}).raise_for_status()
+        yield client
 
 
 def _client(url: str) -> httpx.Client:

@@ -20,13 +20,13 @@ import msgspec
 import structlog
 
 import supervisor
+from supervisor.core.devices import HOST, lent_name
 from supervisor.core.devices.engine_list import Listed
 from supervisor.core.engine_output.failures import WORKER, Cause
 from supervisor.core.environment import for_python
 from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.workers import messages as m
 from supervisor.core.workers.build import build_of
-from supervisor.core.workers.names import device_name
 from supervisor.errors import WorkerNotFound, WorkersOff, WorkersUnavailable
 from supervisor.llamacpp.program import Program
 from supervisor.planning.lookout import Lookout
@@ -139,9 +139,9 @@ class Workers:
             if not state.connected or state.build != build:
                 continue
             for one in state.devices:
-                name = device_name(state.name, one.name)
+                name = lent_name(state.name, one.name)
                 told = f"{one.description or one.name} of {state.name}"
-                shared = state.here and one.name == "CPU"
+                shared = state.here and one.name == HOST
                 sizes = one.total_bytes, one.free_bytes
                 found.append(Listed(name, "rpc", told, *sizes, f"127.0.0.1:{one.port}", shares_host=shared))
         return tuple(found)
@@ -257,6 +257,8 @@ class Workers:
                     waiting.set_exception(WorkersUnavailable(f"The gateway cannot do that: {reason}."))
             case m.Listening(host, port):
                 self._unable = ""
+                if self._listen is not None:
+                    self._listen = self._listen[0], port  # also for one that takes its place
                 _log.info("workers_listen", host=host, port=port)
 
     def _take(self, workers: Sequence[m.WorkerState]) -> None:
@@ -285,7 +287,7 @@ class Workers:
 
     def _lost(self, worker: str, ports: Sequence[int], reason: str) -> None:
         found = (self._ports.get((worker, port)) for port in ports)  # those of a worker that is gone already, too
-        names = frozenset(device_name(worker, name) for name in found if name is not None)
+        names = frozenset(lent_name(worker, name) for name in found if name is not None)
         _log.warning("worker_lost", worker=worker, devices=sorted(names), reason=reason)
         if self._ground is not None:
             self._ground.pool.roster.lose(names, Cause(WORKER, f"The worker {worker} was lost ({reason})"))
@@ -344,7 +346,7 @@ def _status(state: m.WorkerState, build: str) -> WorkerStatus:
         None if state.rtt_s is None else round(state.rtt_s * 1000, 3),
         state.joined_at,
         tuple(
-            WorkerDevice(device_name(state.name, one.name), one.description, one.total_bytes, one.free_bytes, one.pid)
+            WorkerDevice(lent_name(state.name, one.name), one.description, one.total_bytes, one.free_bytes, one.pid)
             for one in state.devices
         ),
     )

@@ -12,6 +12,16 @@ CUDA_LIKE = frozenset({"cuda", "hip", "musa"})
 """Back ends that share CUDA's kernels, alignment and extra copies."""
 
 
+def lent_name(worker: str, device: str) -> str:
+    """Return the name of the device of a worker that has joined, in plans and in the configuration: `studio/CUDA0`."""
+    return f"{worker}/{device}"
+
+
+def is_lent_processor(name: str) -> bool:
+    """Return whether a device is the processor of a worker that has joined."""
+    return name.endswith(f"/{HOST}")
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """An accelerator, with every name it has.

@@ -195,8 +195,9 @@ def choose(sizes: Sizes, setting: Setting, space: Space, pools: Sequence[Pool], 
         if pool.listed and fits_list(sizes, setting, space, pool):
             return pool
         chosen = None if pool.listed else _smallest(sizes, setting, space, pool)
-        if chosen:
-            return _prefer(sizes, setting, space, (pool, chosen), taste)
+        found = _prefer(sizes, setting, space, (pool, chosen), taste) if chosen else None
+        if found and (found.backend == pool.backend or fits_list(sizes, setting, space, found)):
+            return found  # a part of a mixture may be of one back end, which counts otherwise
     return None
 
 
@@ -247,4 +248,6 @@ def list_of(pool: Pool, places: Sequence[int]) -> Pool:
     Who leads is still the first that holds layers: what grows on the list then fits the pool by the same rule, and a
     context that was found too large for the pool is never reached on a part of it.
     """
-    return replace(pool, devices=tuple(sorted(pool.devices[place] for place in places)))
+    kept = sorted(places)
+    devices = tuple(pool.devices[place] for place in kept)
+    return replace(pool, devices=devices, backends=tuple(pool.backends[place] for place in kept))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from supervisor.core.devices import CUDA_LIKE, HOST
+from supervisor.core.devices import CUDA_LIKE, HOST, is_lent_processor
 from supervisor.core.memory import Refusal
 from supervisor.core.plan.types import Budget, Budgets, PlanRequest
 
@@ -24,14 +24,19 @@ class Pool:
             draft). Else only those that get layers are, and the first of these leads.
         single: only one of them may hold layers.
         shares: of the layers, as the user wants them; empty: the planner's choice.
-        backend: of the devices, as `EstimateOptions` has it.
+        backends: of each device.
     """
 
     devices: tuple[int, ...]
     listed: bool = False
     single: bool = False
     shares: tuple[float, ...] = ()
-    backend: str = ""
+    backends: tuple[str, ...] = ()
+
+    @property
+    def backend(self) -> str:
+        """Return the back ends of the devices, as `EstimateOptions` has them."""
+        return ",".join(sorted(set(self.backends)))
 
 
 def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
@@ -49,8 +54,10 @@ def _pools(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal
         named = [place for _, place in request.options.override_tensors if place != HOST]
         if not named:
             single = explicit.split_mode == "none"
+            leads = bool(request.projector_bytes or request.draft)  # a part goes to the first device
             return tuple(
-                Pool(found, single=single, backend=_backend(budgets, found)) for found in _lists(budgets.devices)
+                Pool(found, single=single, backends=_backends(budgets, found))
+                for found in _lists(budgets.devices, local_last=not leads)
             )
     return _listed(request, budgets)
 
@@ -98,33 +105,44 @@ def _listed(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusa
     if explicit.devices is None and shares:
         wanted = wanted[: len(shares)]
     devices = tuple(names.index(name) for name in wanted)
-    return (Pool(devices, listed=True, shares=shares, backend=_backend(budgets, devices)),) if devices else ()
+    return (Pool(devices, listed=True, shares=shares, backends=_backends(budgets, devices)),) if devices else ()
 
 
 def _one_of(devices: Sequence[int], number: int, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
     if not 0 <= number < len(devices):
         return Refusal("unknown_device", f"main_gpu is {number}, but there are {len(devices)} devices to count from 0.")
     chosen = (devices[number],)
-    return (Pool(chosen, listed=True, single=True, backend=_backend(budgets, chosen)),)
+    return (Pool(chosen, listed=True, single=True, backends=_backends(budgets, chosen)),)
 
 
-def _backend(budgets: Budgets, devices: Sequence[int]) -> str:
-    return ",".join(sorted({budgets.devices[device].backend for device in devices}))
+def _backends(budgets: Budgets, devices: Sequence[int]) -> tuple[str, ...]:
+    return tuple(budgets.devices[device].backend for device in devices)
 
 
-def _lists(budgets: Sequence[Budget]) -> tuple[tuple[int, ...], ...]:
-    found = (tuple(sorted(devices)) for devices in _choices(budgets))
+def _lists(budgets: Sequence[Budget], *, local_last: bool) -> tuple[tuple[int, ...], ...]:
+    """Return the lists of devices.
+
+    local_last: RPC workers stand first. llama.cpp puts the output layer on the last device, and its result, 4 bytes for
+    each word of the vocabulary, would cross the network for every token; what passes between layers is far less.
+    """
+
+    def place(number: int) -> tuple[bool, int]:
+        return local_last and budgets[number].backend != "rpc", number
+
+    found = (tuple(sorted(devices, key=place)) for devices in _choices(budgets))
     return tuple(dict.fromkeys(devices for devices in found if devices))
 
 
 def _choices(budgets: Sequence[Budget]) -> Iterator[list[int]]:
     """Yield the devices of each list.
 
-    Single kinds stay in the list beside their mixture, which may take more than one alone.
+    Single kinds stay in the list beside their mixture, which may take more than one alone. A worker's processor is in
+    none: it is slower than our own, so it is for those who name it.
     """
-    shared = [number for number, budget in enumerate(budgets) if budget.shares_host]
-    remote = [number for number, budget in enumerate(budgets) if budget.backend == "rpc" and not budget.shares_host]
-    own = [number for number in range(len(budgets)) if number not in shared and number not in remote]
+    usual = [number for number, budget in enumerate(budgets) if not is_lent_processor(budget.name)]
+    shared = [number for number in usual if budgets[number].shares_host]
+    remote = [number for number in usual if budgets[number].backend == "rpc" and number not in shared]
+    own = [number for number in usual if number not in shared and number not in remote]
     cuda = [number for number in own if budgets[number].backend in CUDA_LIKE]
     other = [number for number in own if number not in cuda]
     for far in ([], remote):

@@ -1,4 +1,4 @@
-"""The names of workers, and of their devices."""
+"""The names of workers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,3 @@ def is_name(text: str) -> bool:
 def name_like(host: str) -> str:
     """Return the name for a host of that name: what cannot be in one becomes `-`."""
     return _STRANGE.sub("-", host).strip("-._")[:64] or "worker"
-
-
-def device_name(worker: str, device: str) -> str:
-    """Return the name of a worker's device in plans and in the configuration: `studio/CUDA0`."""
-    return f"{worker}/{device}"

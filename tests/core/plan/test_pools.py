@@ -54,15 +54,15 @@ def test_two_devices_never_share_the_host_in_one_plan() -> None:
 
 def test_what_the_user_names_is_the_only_list() -> None:
     machine = budgets("cuda", "cuda", "cuda")
-    assert pools(machine, Explicit(devices=("D2", "D0"))) == (Pool((2, 0), listed=True, backend="cuda"),)
+    assert pools(machine, Explicit(devices=("D2", "D0"))) == (Pool((2, 0), listed=True, backends=("cuda",) * 2),)
     assert pools(machine, Explicit(devices=())) == ()
     assert pools(machine, Explicit(tensor_split=(1.0, 3.0))) == (
-        Pool((0, 1), listed=True, shares=(1.0, 3.0), backend="cuda"),
+        Pool((0, 1), listed=True, shares=(1.0, 3.0), backends=("cuda",) * 2),
     )
-    one = (Pool((1,), listed=True, single=True, backend="cuda"),)
+    one = (Pool((1,), listed=True, single=True, backends=("cuda",)),)
     assert pools(machine, Explicit(split_mode="none", main_gpu=1)) == one
-    assert pools(machine, Explicit(split_mode="none")) == (Pool((0, 1, 2), single=True, backend="cuda"),)
-    assert pools(machine, override_tensors=(("ffn", "D1"),)) == (Pool((0, 1, 2), listed=True, backend="cuda"),)
+    assert pools(machine, Explicit(split_mode="none")) == (Pool((0, 1, 2), single=True, backends=("cuda",) * 3),)
+    assert pools(machine, override_tensors=(("ffn", "D1"),)) == (Pool((0, 1, 2), listed=True, backends=("cuda",) * 3),)
 
 
 @pytest.mark.parametrize(
