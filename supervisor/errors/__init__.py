@@ -32,7 +32,14 @@ SupervisorError                     internal_error
 │  │  └─ StoreTooNew                store_too_new
 │  ├─ KeysUnusable                  keys_unusable
 │  ├─ TracingUnavailable            tracing_unavailable
-│  └─ RemoteError
+│  ├─ RemoteError
+│  └─ WorkerError                   worker_error
+│     ├─ WorkersOff                 workers_off
+│     ├─ WorkersUnavailable         workers_unavailable
+│     ├─ WorkerNotFound             worker_not_found
+│     ├─ WorkerRefused              worker_refused
+│     ├─ WorkerNotJoined            worker_not_joined
+│     └─ WorkerUnusable             worker_unusable
 ├─ EngineError                      engine_error
 │  ├─ EngineNotFound                engine_not_found
 │  ├─ EngineUnusable                engine_unusable

@@ -244,22 +244,25 @@ class Workers:
                 self._take(workers)
             case m.Lost(worker, ports, reason):
                 self._lost(worker, ports, reason)
-            case m.Invited(ticket) | m.Removed(ticket):
-                waiting = self._waiting.pop(ticket, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(message)
             case m.Failed(0, reason):
                 self._unable = reason
                 _log.error("gateway_unable", reason=reason)
-            case m.Failed(ticket, reason):
-                waiting = self._waiting.pop(ticket, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_exception(WorkersUnavailable(f"The gateway cannot do that: {reason}."))
+            case m.Invited() | m.Removed() | m.Failed():
+                self._answered(message)
             case m.Listening(host, port):
                 self._unable = ""
                 if self._listen is not None:
                     self._listen = self._listen[0], port  # also for one that takes its place
                 _log.info("workers_listen", host=host, port=port)
+
+    def _answered(self, message: m.Invited | m.Removed | m.Failed) -> None:
+        waiting = self._waiting.pop(message.ticket, None)
+        if waiting is None or waiting.done():
+            return
+        if isinstance(message, m.Failed):
+            waiting.set_exception(WorkersUnavailable(f"The gateway cannot do that: {message.reason}."))
+        else:
+            waiting.set_result(message)
 
     def _take(self, workers: Sequence[m.WorkerState]) -> None:
         before, self._states = self._states, {one.name: one for one in workers}
