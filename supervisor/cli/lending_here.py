@@ -17,7 +17,6 @@ import structlog
 from supervisor.cli.exits import OK
 from supervisor.cli.options import command_name
 from supervisor.core.devices import HOST, Machine
-from supervisor.core.environment import for_engines
 from supervisor.core.workers.build import build_of
 from supervisor.core.workers.messages import OfferedDevice
 from supervisor.core.workers.token import JoinToken
@@ -30,10 +29,10 @@ from supervisor.system import logs
 from supervisor.system.owned import own_folder
 from supervisor.system.paths import Places, places
 from supervisor.system.records import end_leftovers
-from supervisor.workers.joining import join, joined
+from supervisor.workers.membership import Membership, joined
 from supervisor.workers.rpcserver import PROGRAM, RpcProgram
 from supervisor.workers.tensors import trim
-from supervisor.workers.worker import Membership, Worker
+from supervisor.workers.worker import Worker
 
 try:
     import fcntl
@@ -48,6 +47,8 @@ _TRIM_S: Final = 300.0
 def join_daemon(token: JoinToken, name: str) -> Membership:
     """Join the daemon that made a token. Raises WorkerRefused, and WorkerUnusable where this is a worker already."""
     where = places(os.environ)
+    from supervisor.workers.joining import join  # noqa: PLC0415 - cryptography takes long
+
     known = _member(where)
     if known is not None:
         raise WorkerUnusable(
@@ -81,7 +82,7 @@ def lend(args: argparse.Namespace) -> int:
         for ended in end_leftovers(where.worker / "children"):
             _log.info("leftover_child", pid=ended.pid)
         cache = None if args.no_cache else where.cache / "rpc"
-        rpc = RpcProgram(program, for_engines(env), cache, where.worker / "children")
+        rpc = RpcProgram(program, env, cache, where.worker / "children")
         devices = _Devices(Prober(Surroundings(env)), engine, frozenset(args.device))
         _check(args.device, devices.look())
         worker = Worker(member, rpc, build, devices.seen)

@@ -79,12 +79,12 @@ class Places:
 
     @property
     def workers(self) -> Path:
-        """What a daemon keeps of the workers that have joined, and its certificate authority."""
+        """Folder of a daemon's certificate authority, and of the list of workers that have joined."""
         return self.state / "workers"
 
     @property
     def worker(self) -> Path:
-        """What this host keeps as a worker of another host's daemon."""
+        """Folder of this host as a worker of another host's daemon."""
         return self.state / "worker"
 
     @property

@@ -9,7 +9,6 @@ Whoever has no certificate of the daemon's authority may do one thing here: join
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import ssl
 import sys
@@ -29,6 +28,11 @@ from supervisor.workers.authority import Authority, BadRequest
 from supervisor.workers.lending import Lending
 from supervisor.workers.lines import Lines
 from supervisor.workers.members import Member, Members
+
+try:
+    import uvloop
+except ImportError:  # on Windows
+    uvloop = None  # type: ignore[assignment]  # the module is absent, not of another type
 
 _FIRST_S: Final = 10.0  # for a handshake, and for the first line
 _LOOK_S: Final = 1.0
@@ -241,7 +245,7 @@ class Gateway:
             case m.Report():
                 worker.reported(message, now)
             case m.Pong(number):
-                worker.heard_at = now
+                worker.heard(now)
                 asked, at = self._pings.get(worker.name, (-1, 0.0))
                 if asked == number:
                     worker.trips.append(now - at)
@@ -318,12 +322,9 @@ async def run(folder: Path, host: str, port: int) -> int:
 
 def main() -> int:
     """Run with folder, host and port as arguments."""
-    import uvloop  # noqa: PLC0415 - absent on some systems
-
     folder, host, port = sys.argv[1:]
-    with contextlib.suppress(KeyboardInterrupt):
-        return uvloop.run(run(Path(folder), host, int(port)))
-    return 0
+    with asyncio.Runner(loop_factory=getattr(uvloop, "new_event_loop", None)) as runner:
+        return runner.run(run(Path(folder), host, int(port)))
 
 
 if __name__ == "__main__":

@@ -14,36 +14,16 @@ import msgspec
 from supervisor.core.workers import messages as m
 from supervisor.core.workers.token import JoinToken
 from supervisor.errors import WorkerRefused
-from supervisor.system.atomic import atomic_write
-from supervisor.system.owned import own_folder, read_own
+from supervisor.workers.authority import fingerprint_of, new_request
 from supervisor.workers.lines import Lines
-from supervisor.workers.worker import Membership
+from supervisor.workers.membership import CHAIN, KEY, Membership, keep
 
 _DIAL_S: Final = 10.0
 _ANSWER_S: Final = 20.0
-_MOST: Final = 1 << 20
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    name: str
-    host: str
-    port: int
-    authority: str
-
-
-def joined(folder: Path) -> Membership | None:
-    """Return what was kept of a daemon; None: this host is no worker. Raises OSError, and ValueError for nonsense."""
-    try:
-        kept = msgspec.json.decode(read_own(folder / "worker.json", _MOST), type=_Kept)
-    except FileNotFoundError:
-        return None
-    return Membership(kept.name, kept.host, kept.port, kept.authority, folder / "worker.pem", folder / "worker.key")
 
 
 async def join(folder: Path, token: JoinToken, name: str) -> Membership:
     """Join, and keep what is needed to connect. Raises WorkerRefused."""
-    from supervisor.workers.authority import fingerprint_of, new_request  # noqa: PLC0415 - takes long, and is optional
-
     where = f"{token.host}:{token.port}"
     unproven = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unproven.check_hostname, unproven.verify_mode = False, ssl.CERT_NONE  # nothing secret is said to it
@@ -68,13 +48,8 @@ async def join(folder: Path, token: JoinToken, name: str) -> Membership:
         raise WorkerRefused(f"The daemon does not let this host in: {answer.reason}.", cause=answer.code)
     if not isinstance(answer, m.Joined):
         raise WorkerRefused(f"{where} gave an answer that makes no sense.")
-    own_folder(folder)
-    kept = _Kept(name, token.host, token.port, certificate)
-    atomic_write(folder / "worker.key", key)
-    atomic_write(folder / "worker.pem", answer.certificate.encode())
-    atomic_write(folder / "worker.json", msgspec.json.encode(kept), durable=True)
-    found = joined(folder)
-    assert found is not None  # it was written just now
+    found = Membership(name, token.host, token.port, certificate, folder / CHAIN, folder / KEY)
+    keep(folder, found, key, answer.certificate)
     return found
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from supervisor.core.workers.messages import Free, OfferedDevice, Open
-from supervisor.core.workers.table import Lease, Offer, Worker
+from supervisor.core.workers.table import Offer, Worker
 from supervisor.system.processes import gone
 from supervisor.workers.owner import owner_among
 from supervisor.workers.splice import Side
@@ -186,7 +186,7 @@ class Lending:
         if pid is None or lent.lost or (lease is not None and lease.pid != pid):
             return False
         if lease is None:
-            lent.offer.lease = Lease(pid)
+            lent.offer.lend(pid)
             lent.watch = asyncio.ensure_future(self._until_ended(lent, pid))
             self._changed()
         return True
@@ -207,7 +207,8 @@ class Lending:
         await gone(pid)
         for side in tuple(lent.sides):
             self._hang_up(lent, side)
-        lent.offer.lease, lent.lost = None, False
+        lent.offer.free()
+        lent.lost = False
         lent.voice.say(Free(lent.offer.device.name))
         self._changed()
 

@@ -44,7 +44,7 @@ class Lines:
 
     @property
     def transport(self) -> asyncio.Transport:
-        """What is below, for one who goes on with it."""
+        """Transport below, for one who goes on with it."""
         return cast(asyncio.Transport, self.writer.transport)
 
     def abort(self) -> None:

@@ -17,15 +17,6 @@ def owner_among(parent: int, theirs: tuple[str, int], ours: tuple[str, int]) -> 
     return next((one.pid for one in found if _has(one, theirs, ours)), None)
 
 
-def listens(pid: int, at: tuple[str, int]) -> bool:
-    """Return whether this process listens at that host and port, and not another program that was quicker."""
-    try:
-        found = psutil.Process(pid).net_connections("tcp4")
-    except psutil.Error:
-        return False
-    return any(one.status == psutil.CONN_LISTEN and tuple(one.laddr) == at for one in found)
-
-
 def _has(process: psutil.Process, theirs: tuple[str, int], ours: tuple[str, int]) -> bool:
     try:
         connections = process.net_connections("tcp4")

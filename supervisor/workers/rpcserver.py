@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import psutil
 import structlog
 
+from supervisor.core.environment import for_engines
 from supervisor.system import processes
 from supervisor.system.child import Child, StopGrace
-from supervisor.workers.owner import listens
 
 _log = structlog.get_logger()
 
@@ -39,7 +40,7 @@ class RpcProgram:
 
     Attributes:
         path: beside the `llama-server` of the same build.
-        env: its whole environment.
+        env: of this process; it gets an engine's part of it.
         cache: the folder of tensors that were sent before; None: they are sent anew.
         records: where its processes are noted.
     """
@@ -54,10 +55,6 @@ class RpcProgram:
         cached = ("-c",) if self.cache is not None else ()
         own = (str(self.path), "-H", _HOST, "-p", str(port), "-d", device, *cached)
         return ("/bin/sh", "-c", "trap '' PIPE; exec \"$@\"", PROGRAM, *own)
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment."""
-        return {**self.env, **({} if self.cache is None else {"LLAMA_CACHE": str(self.cache)})}
 
 
 class RpcServers:
@@ -100,10 +97,13 @@ class RpcServers:
     async def _start(self, device: str) -> None:
         port = _free_port()
         program = self._program
+        env = for_engines(program.env)
+        if program.cache is not None:
+            env["LLAMA_CACHE"] = str(program.cache)
         try:
             child = await Child.spawn(
                 program.argv(device, port),
-                env=program.environment(),
+                env=env,
                 on_stdout=lambda line: _heard(device, line),
                 on_stderr=lambda line: _heard(device, line),
                 record_dir=program.records,
@@ -132,11 +132,20 @@ class RpcServers:
                     raise NotStarted(f"{PROGRAM} for {device} did not listen within {_START_S:g} s") from None
                 await asyncio.sleep(_LOOK_S)
                 continue
-            if await asyncio.to_thread(listens, child.pid, (_HOST, port)):
+            if await asyncio.to_thread(_listens, child.pid, (_HOST, port)):
                 return connection
             connection.close()
             raise NotStarted(f"another program took port {port} of {_HOST}")
         raise NotStarted(f"{PROGRAM} for {device} ended: {child.exit.result()}")
+
+
+def _listens(pid: int, at: tuple[str, int]) -> bool:
+    """Return whether this process listens at that host and port, and not another program that was quicker."""
+    try:
+        found = psutil.Process(pid).net_connections("tcp4")
+    except psutil.Error:
+        return False
+    return any(one.status == psutil.CONN_LISTEN and tuple(one.laddr) == at for one in found)
 
 
 def _free_port() -> int:

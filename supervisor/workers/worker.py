@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from supervisor.core.workers.table import SILENT_S
 from supervisor.errors import WorkerRefused
 from supervisor.system.machine import this_machine
 from supervisor.workers.lines import Lines
+from supervisor.workers.membership import Membership
 from supervisor.workers.rpcserver import NotStarted, RpcProgram, RpcServers
 from supervisor.workers.splice import Side
 
@@ -35,34 +35,6 @@ _MOST_TUNNELS: Final = 64
 
 Devices = Callable[[], Awaitable[tuple[m.OfferedDevice, ...]]]
 """Looks at the host's devices; in its own thread, for a probe may take long."""
-
-
-@dataclass(frozen=True)
-class Membership:
-    """What a worker has of its daemon.
-
-    Attributes:
-        name: its own.
-        host, port: where the daemon listens for workers.
-        authority: the certificate of the daemon's authority (PEM).
-        chain, key: the files of its own certificate and key.
-    """
-
-    name: str
-    host: str
-    port: int
-    authority: str
-    chain: Path
-    key: Path
-
-    def tls(self) -> ssl.SSLContext:
-        """Return how the daemon is dialled. Raises OSError where the files are not there or wrong."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.check_hostname = False  # the authority signs for one server alone: the daemon's gateway
-        context.load_verify_locations(cadata=self.authority)
-        context.load_cert_chain(self.chain, self.key)
-        return context
 
 
 class Worker:
@@ -160,12 +132,12 @@ class Worker:
             return
         await self._pass_on(near, far, number, device)
 
-    async def _pass_on(self, near: object, far: Lines, number: int, device: str) -> None:
+    async def _pass_on(self, near: socket.socket, far: Lines, number: int, device: str) -> None:
         ours, theirs = Side(_nothing, lambda: _close(ours, theirs)), Side(_nothing, lambda: _close(ours, theirs))
         sides = self._tunnels.setdefault(device, set())
         sides |= {ours, theirs}
         try:
-            await asyncio.get_running_loop().create_connection(lambda: ours, sock=near)  # type: ignore[call-overload]
+            await asyncio.get_running_loop().create_connection(lambda: ours, sock=near)
             far.say(m.Tunnel(number))
             theirs.take(far.transport)
             ours.join(theirs)

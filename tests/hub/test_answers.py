@@ -39,6 +39,13 @@ OF_ENGINES = {("post", "/api/v1/engines"), ("post", "/api/v1/engines/use")}
 OF_CAPTURES = {("get", "/api/v1/captures/{id}"), ("delete", "/api/v1/captures/{id}")}
 """Of one captured request; tests/api/test_captures.py asks them where some are."""
 
+OF_WORKERS = {
+    ("get", "/api/v1/workers"),
+    ("post", "/api/v1/workers/invitations"),
+    ("delete", "/api/v1/workers/{name}"),
+}
+"""Of other hosts; tests/workers asks them where some are."""
+
 AS_CAPTURED = ("post", "/api/v1/captures/{id}/replay")
 """It answers as the path that was captured."""
 
@@ -143,7 +150,7 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
         ask("post", "/api/v1/shutdown", 202)
     assert ask.wrong == []
     json = {(method, path) for method, path, said in operations() if _is_json(said)}
-    assert ask.asked == json - OF_ENGINES - OF_CAPTURES
+    assert ask.asked == json - OF_ENGINES - OF_CAPTURES - OF_WORKERS
 
 
 def _ask_of_what_is(ask: Asking) -> None:

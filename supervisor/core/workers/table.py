@@ -54,6 +54,14 @@ class Offer:
     port: int
     lease: Lease | None = None
 
+    def lend(self, pid: int) -> None:
+        """Give it to an engine."""
+        self.lease = Lease(pid)
+
+    def free(self) -> None:
+        """Take it back."""
+        self.lease = None
+
 
 @dataclass
 class Worker:
@@ -72,6 +80,10 @@ class Worker:
         """Take its greeting. Offers are the caller's to open."""
         self.hello, self.address, self.heard_at, self.reason = hello, address, now, ""
         self.trips.clear()
+
+    def heard(self, now: float) -> None:
+        """Note that it has said something."""
+        self.heard_at = now
 
     def reported(self, report: Report, now: float) -> None:
         """Take its report: figures of devices that it offered; others are passed over."""
