@@ -63,7 +63,19 @@ class Guard:
         if refusal is None and self._leaving and _changes(scope):
             refusal = TakingOver("A new image of the daemon is taking over. Repeat the request in a moment.")
         app = self._app if refusal is None else error_response(refusal, scope["path"])
-        await app(scope, receive, send)
+        await app(scope, receive, send if is_relayed(scope["path"]) else self._parting(send))
+
+    def _parting(self, send: Send) -> Send:
+        """Return `send`, which ends the connection with the answer where this image leaves: the next request on it
+        is for the next image, and might come here before the connection is passed on.
+        """
+
+        async def send_and_part(message: Message) -> None:
+            if self._leaving and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        return send_and_part
 
 
 def _changes(scope: Scope) -> bool:

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from tests.support.daemon import RunningDaemon, configuration, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 from tests.takeover.stage import ON_AND_ON, copies, log_of, reading, restart
 
@@ -236,3 +237,12 @@ def test_a_program_that_does_not_start_takes_nothing_over(daemon: RunningDaemon)
     assert said(daemon.chat("brief", "Hi")) == "Hello from here."
     daemon.http.post("/api/v1/models/unload", json={"model": "brief"})
     assert daemon.load("brief")["pid"] != pid, "engines are started and ended again"
+
+
+def test_the_answer_to_who_asked_ends_its_connection(daemon: RunningDaemon) -> None:
+    """The next request on it is for the next image, and might come to the copy, which changes nothing any more."""
+    with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as client:
+        answer = client.post("/api/v1/restart")
+        assert (answer.status_code, answer.headers.get("connection")) == (200, "close")
+        assert client.post("/api/v1/logs/level", json={"level": "info"}).status_code == 200
+        assert "connection" not in client.get("/api/v1/status").headers
