@@ -33,7 +33,7 @@ __all__ = [
 _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 _PIECE = 1 << 16  # bytes read at once
 _TURN = 1 << 18  # bytes sent before others on the loop are served
-_LONGEST_HEAD = 1 << 18  # bytes of status and headers
+_LONGEST_HEAD = 1 << 18  # bytes of status and headers; and of what frames a body, between two pieces of it
 _AT_ONCE = 1 << 14  # bytes of JSON that are parsed on the loop that relays
 _INTERIM = frozenset({100, 102, 103})  # statuses of answers that come before the one
 _STATUSES = range(200, 600)  # and of that
@@ -145,7 +145,8 @@ class EngineResponse:
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._size = 0
-        self._head_size = 0
+        self._bare = 0  # bytes that came without any of the body since some of it did
+        self._has_body = False  # what came last has some
         self._has_head = False
         self._complete = False
         self._is_framed = False  # its head says where it ends; else it ends with the connection
@@ -295,9 +296,8 @@ class EngineResponse:
             return
         try:
             self._parser.feed_data(data)
-            if not self._has_head:
-                self._check_head(len(data))
-            elif self._parts and self._sink is not None:
+            self._check_frames(len(data))
+            if self._has_head and self._parts and self._sink is not None:
                 self._full = not self._sink(self._take())
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._broken = EngineUnreachable(f"The engine's answer is not HTTP: {error}.")
@@ -309,11 +309,15 @@ class EngineResponse:
         if over or self._sink is None:  # nobody has to be woken for an event that was passed on
             self._wake()
 
-    def _check_head(self, size: int) -> None:
-        """Count bytes that arrived before the head was complete."""
-        self._head_size += size
-        if self._head_size > _LONGEST_HEAD and self._broken is None:
-            self._broken = EngineUnreachable(f"The engine's answer has a head of more than {_LONGEST_HEAD} bytes.")
+    def _check_frames(self, size: int) -> None:
+        """Count bytes that came without any of the body: of the head, of chunks' frames, of what follows the body."""
+        if self._has_body:
+            self._has_body, self._bare = False, 0
+            return
+        self._bare += size
+        if self._bare > _LONGEST_HEAD and self._broken is None and not self._complete:
+            what = "frames" if self._has_head else "a head"
+            self._broken = EngineUnreachable(f"The engine's answer has {what} of more than {_LONGEST_HEAD} bytes.")
 
     def _pour(self) -> None:
         if self._parts and self._sink is not None:
@@ -376,6 +380,7 @@ class EngineResponse:
         if not self._complete:
             self._parts.append(body)
             self._size += len(body)
+            self._has_body = True
 
     def on_message_complete(self) -> None:
         """Note that the answer is complete."""

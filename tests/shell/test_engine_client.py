@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.engines.client import MOST_TOLD, AnswerTooLarge, EngineClient, EngineUnreachable
+from supervisor.engines.client import MOST_TOLD, AnswerTooLarge, EngineClient, EngineResponse, EngineUnreachable
 from tests.shell.waiting import until
 from tests.support.patience import PATIENCE
 
@@ -394,3 +394,26 @@ async def test_interim_answers_without_end(tmp_path: Path) -> None:
         with pytest.raises(EngineUnreachable):
             async with client.get("/x"):
                 pass
+
+
+@pytest.mark.parametrize("endless", [b"x" * 1024, b"x: y\r\n" * 200], ids=["extension", "trailers"])
+@pytest.mark.parametrize("read", [EngineResponse.read, lambda one: one.pipe(lambda _: True)], ids=["read", "pipe"])
+async def test_frames_without_end_are_broken_off(
+    tmp_path: Path, endless: bytes, read: Callable[[EngineResponse], Awaitable[object]]
+) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM + chunk(b"one") + (b"3;" if endless[1:2] == b"x" else b"0\r\n"))
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(endless)
+                await writer.drain()
+
+    async with engine(tmp_path, answer) as client, client.post("/x", b"{}") as response:
+        with pytest.raises(EngineUnreachable, match="frames of more than"):
+            await read(response)
+
+
+async def test_frames_count_anew_with_each_piece_of_the_body(tmp_path: Path) -> None:
+    pieces = [b"1;" + b"x" * 60_000 + b"\r\na\r\n"] * 20
+    async with engine(tmp_path, says(STREAM, *pieces, chunk(b""))) as client, client.post("/x", b"{}") as response:
+        assert await response.read() == b"a" * 20

@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from supervisor.cli.localai.backend import Backend
 from supervisor.cli.localai.call import MOST_CALLS, Call, Gate
-from supervisor.cli.localai.wire import Wire
+from supervisor.cli.localai.wire import TooMany, Wire
 from supervisor.core.localai import messages as m
 from supervisor.core.localai.refusals import status_of, text_of
 from supervisor.core.localai.watching import watch_seconds
-from supervisor.errors import AddressInUse, SupervisorError
+from supervisor.errors import AddressInUse, InvalidRequest, SupervisorError
 
 MOST_MESSAGE = 50 << 20
 """Bytes of a message, as LocalAI has it."""
 
+_QUICK = 1 << 16  # bytes of a message that only asks for the state and is not counted
 _MORE_CALLS = 16  # that ask for the state while all others are taken
 _STOP_SECONDS = 1.0
 _ALIVE_MS = 20_000  # a client that vanished without a word is noticed after twice this
@@ -74,14 +76,15 @@ class Server:
         backend: what the calls do.
         address: HOST:PORT; port 0 is any free one.
         token: that every call has to bring; empty: none.
+        gate: how many calls and bytes are let in.
 
     Attributes:
         port: the one that it listens on.
     """
 
-    def __init__(self, backend: Backend, address: str, token: str) -> None:
+    def __init__(self, backend: Backend, address: str, token: str, gate: Gate | None = None) -> None:
         self._token = f"Bearer {token}".encode() if token else b""
-        self._gate = Gate()
+        self._gate = gate or Gate()
         most = MOST_CALLS + _MORE_CALLS
         self._server = grpc.server(ThreadPoolExecutor(most), options=_OPTIONS, maximum_concurrent_rpcs=most)
         calls = calls_of(backend)
@@ -108,28 +111,28 @@ class Server:
         make = grpc.unary_stream_rpc_method_handler if rpc.streams else grpc.unary_unary_rpc_method_handler
         answer = self._answers if rpc.streams else self._answer
         return make(
-            lambda request, context: answer(rpc, request, context),
-            request_deserializer=lambda data: (len(data), read(data)),
+            lambda data, context: answer(rpc, lambda: _understood(read, data), len(data), context),
+            request_deserializer=None,  # of who may not call, nothing is read
             response_serializer=wire.writer(rpc.reply),
         )
 
-    def _answer(self, rpc: Rpc, request: tuple[int, Any], context: grpc.ServicerContext) -> Any:
+    def _answer(self, rpc: Rpc, read: Callable[[], Any], size: int, context: grpc.ServicerContext) -> Any:
         call = self._admitted(context)
         try:
-            if rpc.quick:
-                return rpc.method(request[1], call)
-            with self._gate.passed(request[0]):
-                return rpc.method(request[1], call)
+            if rpc.quick and size <= _QUICK:
+                return rpc.method(read(), call)
+            with self._gate.passed(size):
+                return rpc.method(read(), call)
         except SupervisorError as error:
             _refuse(context, call, error)
         except _STRANGE as error:
             _refuse(context, call, SupervisorError(f"An answer is not understood ({type(error).__name__}: {error})."))
 
-    def _answers(self, rpc: Rpc, request: tuple[int, Any], context: grpc.ServicerContext) -> Iterator[Any]:
+    def _answers(self, rpc: Rpc, read: Callable[[], Any], size: int, context: grpc.ServicerContext) -> Iterator[Any]:
         call = self._admitted(context)
         try:
-            with self._gate.passed(request[0]):
-                yield from rpc.method(request[1], call)
+            with self._gate.passed(size):
+                yield from rpc.method(read(), call)
         except SupervisorError as error:
             _refuse(context, call, error)
         except _STRANGE as error:
@@ -145,6 +148,14 @@ class Server:
         if not context.add_callback(call.leave):
             context.abort(grpc.StatusCode.CANCELLED, "the client has left")
         return call
+
+
+def _understood(read: Callable[[bytes], Any], data: bytes) -> Any:
+    """Return the message. Raises InvalidRequest."""
+    try:
+        return read(data)
+    except (DecodeError, TooMany) as error:
+        raise InvalidRequest(f"The message cannot be read: {error}.") from None
 
 
 def _refuse(context: grpc.ServicerContext, call: Call, error: SupervisorError) -> NoReturn:

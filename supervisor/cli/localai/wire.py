@@ -20,6 +20,14 @@ _TYPES = {
 }
 
 
+MOST_ENTRIES = 1 << 16
+"""Of a field that is repeated, or a map: an empty one takes two bytes on the wire, and far more here."""
+
+
+class TooMany(ValueError):
+    """A field has more entries than are taken."""
+
+
 class Wire:
     """Reads and writes messages.
 
@@ -36,7 +44,7 @@ class Wire:
         }
 
     def reader(self, message: type[_M]) -> Callable[[bytes], _M]:
-        """Return what makes a message of bytes. It raises protobuf's DecodeError."""
+        """Return what makes a message of bytes. It raises protobuf's DecodeError, and TooMany."""
         parse = self._classes[message.__name__].FromString
         return lambda data: _read(message, parse(data))
 
@@ -59,6 +67,8 @@ def _read(message: type[_M], found: Any) -> _M:
 
 
 def _taken(row: Row, value: Any) -> Any:
+    if (row.is_map or row.is_many) and len(value) > MOST_ENTRIES:
+        raise TooMany(f"{row.name} has {len(value)} entries, and {MOST_ENTRIES} are taken")
     if row.is_map:
         return dict(value)
     if row.message is None:

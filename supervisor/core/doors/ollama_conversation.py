@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ Message = dict[str, object]
 
 def conversation(messages: list[Any], head: Head) -> list[Message]:
     """Return the messages of a chat. Raise InvalidRequest for what is no message."""
-    ids = _Ids()
+    ids = CallIds()
     out: list[Message] = []
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping):
@@ -45,33 +46,49 @@ def _part(data: str, begins: str) -> dict[str, object]:
     return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
 
 
-class _Ids:
-    """The ids of calls, which Ollama's clients may leave out: a result belongs to the oldest call of its name."""
+class CallIds:
+    """The ids of calls, which Ollama's clients may leave out: a result belongs to the oldest call of its name.
+
+    Where no call has the name, to the oldest of all. The time that it takes grows with the number of calls alone.
+    """
 
     def __init__(self) -> None:
         self._made = 0
-        self._open: list[tuple[str, str]] = []  # id and name of calls without a result
+        self._open: dict[int, str] = {}  # ids of the calls without a result, by their numbers
+        self._order: deque[int] = deque()  # of all calls; those that have a result are dropped when they are met
+        self._named: dict[str, deque[int]] = {}
+        self._known: dict[str, list[int]] = {}
 
     def of_call(self, call: Mapping[str, Any], name: str) -> str:
+        """Return the id of a call."""
         given = call.get("id")
         self._made += 1
         found = given if isinstance(given, str) and given else f"call_{self._made}"
-        self._open.append((found, name))
+        self._open[self._made] = found
+        self._order.append(self._made)
+        self._named.setdefault(name, deque()).append(self._made)
+        self._known.setdefault(found, []).append(self._made)
         return found
 
     def of_result(self, message: Mapping[str, Any], name: object) -> str | None:
+        """Return the id of the call that a result belongs to; None where there is none."""
         given = message.get("tool_call_id")
         if isinstance(given, str) and given:
-            self._open = [one for one in self._open if one[0] != given]
+            for number in self._known.pop(given, ()):
+                self._open.pop(number, None)
             return given
-        found = next((one for one in self._open if one[1] == name), self._open[0] if self._open else None)
-        if found is None:
-            return None
-        self._open.remove(found)
-        return found[0]
+        of_name = self._named.get(name) if isinstance(name, str) else None
+        oldest = self._oldest(of_name) if of_name else None
+        oldest = self._oldest(self._order) if oldest is None else oldest
+        return None if oldest is None else self._open.pop(oldest)
+
+    def _oldest(self, numbers: deque[int]) -> int | None:
+        while numbers and numbers[0] not in self._open:
+            numbers.popleft()
+        return numbers[0] if numbers else None
 
 
-def _message(message: Mapping[str, Any], head: Head, ids: _Ids) -> Message:
+def _message(message: Mapping[str, Any], head: Head, ids: CallIds) -> Message:
     out: Message = {"role": message.get("role", "user"), "content": _content(message, head)}
     if isinstance(message.get("thinking"), str) and message["thinking"]:
         out["reasoning_content"] = message["thinking"]
@@ -95,7 +112,7 @@ def _content(message: Mapping[str, Any], head: Head) -> object:
     return [*media_parts(message["images"], head), *said]
 
 
-def _call(call: object, ids: _Ids) -> Message:
+def _call(call: object, ids: CallIds) -> Message:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping):
         raise InvalidRequest("A call in `tool_calls` must have a `function`.", param="messages.tool_calls")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -50,7 +50,7 @@ class SafetensorsHeader:
 
 class _Entry(msgspec.Struct):
     dtype: str
-    shape: list[int]
+    shape: Annotated[list[int], msgspec.Meta(max_length=_MAX_SHAPE)]
     data_offsets: tuple[int, int]
 
 
@@ -96,7 +96,7 @@ def _tensor(name: str, entry: _Entry) -> Tensor:
     first, last = entry.data_offsets
     bits = _BITS.get(entry.dtype)
     shape = tuple(entry.shape)
-    if len(shape) > _MAX_SHAPE or any(not 0 <= side < _MAX_NUMBER for side in shape):
+    if any(not 0 <= side < _MAX_NUMBER for side in shape):
         raise SafetensorsError("a tensor's shape cannot be")
     if bits is not None and (math.prod(shape) * bits + 7) // 8 != last - first:
         raise SafetensorsError("a tensor's bytes are not those of its shape and type")

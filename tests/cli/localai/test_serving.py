@@ -17,7 +17,7 @@ import pytest
 from supervisor.cli.localai.backend import Backend
 from supervisor.cli.localai.call import Call, Gate
 from supervisor.cli.localai.serving import MOST_MESSAGE, Server, calls_of, wait_for_end
-from supervisor.cli.localai.wire import Wire
+from supervisor.cli.localai.wire import MOST_ENTRIES, Wire
 from supervisor.core.localai import messages as m
 from supervisor.core.localai.messages import Row, rows_of
 from supervisor.core.localai.watching import INTERVAL
@@ -224,3 +224,62 @@ def test_an_address_is_a_host_and_a_port(tmp_path: Path, address: str) -> None:
             check=False,
         )
     assert done.returncode == 2
+
+
+class Counting(Backend):
+    """It counts what it was asked."""
+
+    asked = 0
+
+    def predict(self, asked: m.PredictOptions, call: Call) -> m.Reply:
+        self.asked += 1
+        return m.Reply(message=b"a")
+
+
+def test_of_who_may_not_call_nothing_is_read() -> None:
+    """Many empty entries take far more memory than their bytes on the wire."""
+    backend = Counting(lambda: pytest.fail("nobody asked for a daemon"))
+    server = Server(backend, "127.0.0.1:0", "secret")
+    read: list[bytes] = []
+    server.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("supervisor.cli.localai.serving._understood", lambda _, data: read.append(data))
+            found = Client(f"127.0.0.1:{server.port}").error("Predict", StopPrompts=["a"] * 1000)
+            assert found == ("UNAUTHENTICATED", "invalid token")
+            assert read == []
+        found = Client(f"127.0.0.1:{server.port}", "secret").error("Predict", StopPrompts=[""] * (MOST_ENTRIES + 1))
+        assert found[0] == "INVALID_ARGUMENT"
+        assert "stop_prompts has 65537 entries" in found[1]
+        assert Client(f"127.0.0.1:{server.port}", "secret")("Predict", StopPrompts=[""] * MOST_ENTRIES).message == b"a"
+        assert backend.asked == 1
+    finally:
+        server.stop()
+
+
+def test_bytes_that_are_no_message_are_refused() -> None:
+    server = Server(Counting(lambda: pytest.fail("nobody asked for a daemon")), "127.0.0.1:0", "")
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            call: Any = channel.unary_unary("/backend.Backend/Predict")
+            with pytest.raises(grpc.RpcError) as raised:
+                call(b"\xff\xff\xff", timeout=PATIENCE)
+        assert told(raised.value)[0] == "INVALID_ARGUMENT"
+    finally:
+        server.stop()
+
+
+def test_a_large_question_for_the_state_is_counted() -> None:
+    server = Server(Strange(lambda: pytest.fail("nobody asked for a daemon")), "127.0.0.1:0", "", Gate(calls=0))
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            call: Any = channel.unary_unary("/backend.Backend/Status")
+            large = b"\x0a\xff\xff\x07" + bytes((1 << 17) - 1)  # a field that is not known
+            for body, said in ((b"", "INTERNAL"), (large, "RESOURCE_EXHAUSTED")):
+                with pytest.raises(grpc.RpcError) as raised:
+                    call(body, timeout=PATIENCE)
+                assert told(raised.value)[0] == said
+    finally:
+        server.stop()

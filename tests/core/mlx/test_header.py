@@ -36,6 +36,16 @@ def test_metadata_is_no_tensor() -> None:
     assert [tensor.name for tensor in of(json.dumps(header).encode(), 8)] == ["a"]
 
 
+def test_a_shape_is_short() -> None:
+    for sides in (16, 17, 1 << 20):
+        header = json.dumps({"a": {"dtype": "F32", "shape": [1] * sides, "data_offsets": [0, 4]}}).encode()
+        if sides == 16:
+            assert len(of(header, 4)[0].shape) == sides
+        else:
+            with pytest.raises(SafetensorsError):
+                of(header, 4)
+
+
 A = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
 
