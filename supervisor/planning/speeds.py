@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from supervisor.core.devices import Device, Machine
+from supervisor.core.devices import Device, Machine, is_lent_processor
 from supervisor.core.devices.model import HOST
 from supervisor.core.history.records import Spent
 from supervisor.core.plan import Placement
 from supervisor.core.spec import ModelSpec
 from supervisor.core.speed.foretell import Speed, foretell
 from supervisor.core.speed.learn import correction
-from supervisor.core.speed.machine import MachineSpeed, Rates
+from supervisor.core.speed.machine import MachineSpeed, Rates, over_network
 from supervisor.core.speed.published import host_rates, published_rates
 from supervisor.store import Database
 from supervisor.store.speeds import MeasuredSpeed, Speeds
@@ -60,7 +60,8 @@ class Foreteller:
         count = threads if threads is not None and threads > 0 else self.cores or 1
         found = {HOST: _of_host(known, engine, count) or host_rates(threads or self.cores)}
         for device in devices:
-            found[device.name] = _newest(known, device_key(device), engine) or published_rates(device)
+            guess = host_rates(None) if is_lent_processor(device.name) else published_rates(device)
+            found[device.name] = over_network(_newest(known, device_key(device), engine) or guess, device.round_trip_s)
         return MachineSpeed(found, count)
 
     def _known(self) -> list[MeasuredSpeed]:

@@ -142,8 +142,8 @@ class Workers:
                 name = lent_name(state.name, one.name)
                 told = f"{one.description or one.name} of {state.name}"
                 shared = state.here and one.name == HOST
-                sizes = one.total_bytes, one.free_bytes
-                found.append(Listed(name, "rpc", told, *sizes, f"127.0.0.1:{one.port}", shares_host=shared))
+                sizes, endpoint = (one.total_bytes, one.free_bytes), f"127.0.0.1:{one.port}"
+                found.append(Listed(name, "rpc", told, *sizes, endpoint, shared, state.rtt_s))
         return tuple(found)
 
     async def all(self) -> list[WorkerStatus]:

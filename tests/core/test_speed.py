@@ -17,6 +17,7 @@ from supervisor.core.speed import MachineSpeed, Rates, decode_work, foretell, pr
 from supervisor.core.speed.fit import Timed, fit
 from supervisor.core.speed.foretell import Correction, decode_seconds, prefill_seconds
 from supervisor.core.speed.learn import correction
+from supervisor.core.speed.machine import over_network
 from supervisor.core.speed.published import host_rates, published_rates
 from supervisor.measuring.calibrate import read_model
 from supervisor.measuring.maker import Shape, write_model
@@ -230,3 +231,20 @@ def test_requests_that_say_little_or_were_elsewhere_do_not_count(tmp_path: Path)
     elsewhere = Spent(300, 0, 21, prompt_ms=1e9, predicted_ms=1e9)
     for one in (Spent(), Spent(10, 0, 3, 5.0, 5.0), elsewhere):
         assert correction(spec, HOST, machine, [one] * 5) == Correction()
+
+
+LENT = EstimateOptions(devices=("studio/CUDA0", "CUDA0"), n_gpu_layers=99, tensor_split=(1.0, 1.0), ubatch_size=512)
+
+
+def test_a_pass_over_the_network_costs_round_trips(tmp_path: Path) -> None:
+    spec, gpu = spec_of(tmp_path, PLAIN), published_rates(Device("CUDA0", "cuda", "NVIDIA H100", 0, 0))
+
+    def of(round_trip_s: float | None) -> MachineSpeed:
+        return MachineSpeed({"studio/CUDA0": over_network(gpu, round_trip_s), "CUDA0": gpu, "CPU": host_rates(4)})
+
+    plain, far = of(None), of(0.005)
+    assert decode_seconds(spec, LENT, far, 0) - decode_seconds(spec, LENT, plain, 0) == pytest.approx(1.7 * 0.005)
+    more = prefill_seconds(spec, LENT, far, 1024) - prefill_seconds(spec, LENT, plain, 1024)
+    assert more == pytest.approx(2 * 1.7 * 0.005), "once for each micro-batch"
+    local = replace(LENT, devices=("CUDA1", "CUDA0"))
+    assert "trip" not in decode_work(spec, local, 0)["CUDA1"]

@@ -3,7 +3,17 @@
 from supervisor.core.devices.accounting import Holding, budgets, distinct
 from supervisor.core.devices.budget import Budget, Budgets
 from supervisor.core.devices.child import names_in_child, rpc_endpoints, visible_env
-from supervisor.core.devices.model import CUDA_LIKE, HOST, Device, Host, Machine, Problem, is_lent_processor, lent_name
+from supervisor.core.devices.model import (
+    CUDA_LIKE,
+    HOST,
+    Device,
+    Host,
+    Machine,
+    Problem,
+    is_lent,
+    is_lent_processor,
+    lent_name,
+)
 from supervisor.core.devices.profile import parse_profile
 from supervisor.core.devices.reserves import Reserves
 
@@ -20,6 +30,7 @@ __all__ = [
     "Reserves",
     "budgets",
     "distinct",
+    "is_lent",
     "is_lent_processor",
     "lent_name",
     "names_in_child",

@@ -26,7 +26,7 @@ _ACCELERATORS = frozenset({"blas", "amx", "zdnn", "accelerate"})
 class Listed:
     """A line of the list; sizes are whole MiB in bytes. `free_bytes` is what the asking process itself saw.
 
-    shares_host: its memory is this host's, or is not; None: nobody has told.
+    shares_host: its memory is this host's, or is not; None: nobody has told. round_trip_s: as in `Device`.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Listed:
     free_bytes: int
     endpoint: str | None = None
     shares_host: bool | None = None
+    round_trip_s: float | None = None
 
 
 def parse_device_list(text: str) -> tuple[Listed, ...]:

@@ -187,6 +187,7 @@ def _device(one: Listed, gpu: Gpu | None, selector: str | None, host: Host) -> D
         free_bytes=min(one.free_bytes, one.total_bytes),
         endpoint=one.endpoint,
         selector=selector,
+        round_trip_s=one.round_trip_s,
         shares_host=one.backend == "metal" or _is_hosts_own(one, host),
     )
     return device if gpu is None else _with_figures(device, gpu)

@@ -17,6 +17,11 @@ def lent_name(worker: str, device: str) -> str:
     return f"{worker}/{device}"
 
 
+def is_lent(name: str) -> bool:
+    """Return whether a device is that of a worker that has joined."""
+    return "/" in name
+
+
 def is_lent_processor(name: str) -> bool:
     """Return whether a device is the processor of a worker that has joined."""
     return name.endswith(f"/{HOST}")
@@ -34,6 +39,7 @@ class Device:
         shares_host: its memory is the host's (integrated GPU, Apple): what it takes, the host loses.
         processes: bytes by process id, where the driver tells; what we can see of others is in it too.
         endpoint: `host:port` of an RPC worker.
+        round_trip_s: of the network to it; None: unknown, or there is none.
         selector: what its back end's variable of visible devices calls it (`child.visible_env`); None: no variable.
     """
 
@@ -51,6 +57,7 @@ class Device:
     shares_host: bool = False
     endpoint: str | None = None
     selector: str | None = None
+    round_trip_s: float | None = None
     processes: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -14,6 +14,7 @@ Kinds, by name; those of a prompt end with `_many`, since many tokens go through
     state, state_many     bytes of recurrent states, read and written
     copy                  bytes of weights on the host that a device gets to compute with, once per micro-batch
     layer, layer_many     layers that are run; of a prompt, once per micro-batch
+    trip, trip_many       passes through layers of another host's device, over the network
     token, request        one per token, one per prompt
     vocabulary            tokens of the vocabulary, among which one is sampled
 """
@@ -25,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from supervisor.core.devices import is_lent
 from supervisor.core.gguf import TensorInfo, row_bytes, type_name
 from supervisor.core.memory import EstimateOptions, place_layers
 from supervisor.core.memory.cache import CacheLayer, CacheRule
@@ -56,7 +58,7 @@ def decode_work(spec: ModelSpec, options: EstimateOptions, depth: int, threads: 
         counted.add(device, f"read:{type_name(tensor.type)}", size)
         counted.add(device, "read_experts", size if share < 1 and not is_output else 0.0)
     counted.add_attention("", lambda reach: float(min(depth, reach) + 1), 1.0, threads)
-    counted.add_layers("layer", 1)
+    counted.add_layers("", 1)
     counted.add(counted.last, "token", 1.0)
     counted.add(HOST, "vocabulary", float(spec.n_vocab))
     return counted.sums
@@ -77,7 +79,7 @@ def prefill_work(spec: ModelSpec, options: EstimateOptions, tokens: int, depth: 
         counted.add(device, f"experts_many:{type_name(tensor.type)}", tensor.n_elements * share * times * (share < 1))
         counted.add(device, "values_many", _values(tensor) * share * times)
     counted.add_attention("_many", lambda reach: _seen(tokens, depth, reach), float(tokens))
-    counted.add_layers("layer_many", passes)
+    counted.add_layers("_many", passes)
     counted.add(counted.last, "request", 1.0)
     return counted.sums
 
@@ -162,9 +164,11 @@ class _Counter:
         for layer, size in enumerate(self._facts.states[: self._spec.n_layer]):
             self.add(self._name(self._homes[layer]), f"state{suffix}", 2.0 * size * tokens)
 
-    def add_layers(self, kind: str, times: int) -> None:
+    def add_layers(self, suffix: str, times: int) -> None:
         for layer in range(self._spec.n_layer):
-            self.add(self._name(self._places[layer]), kind, float(times))
+            self.add(self._name(self._places[layer]), f"layer{suffix}", float(times))
+        for device in set(map(self._name, self._places)):
+            self.add(device, f"trip{suffix}", float(times) if is_lent(device) else 0.0)
 
     def _reach(self, rule: CacheRule) -> float:
         if self._spec.indexer and rule.name == "attention":
