@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from supervisor.core.workers.messages import Free, OfferedDevice, Open
 from supervisor.core.workers.table import Offer, Worker
-from supervisor.system.processes import gone
+from supervisor.system import processes
 from supervisor.workers.owner import owner_among
 from supervisor.workers.splice import Side
 
@@ -179,9 +179,10 @@ class Lending:
     async def _is_its_engine(self, lent: Lent, side: Side) -> bool:
         """Return whether the connection is of the engine that has the device, or may have it now."""
         ends = side.ends()
-        if ends is None or lent.lost or len(lent.sides) >= _MOST_CONNECTIONS:
+        if ends is None or len(lent.sides) >= _MOST_CONNECTIONS:
             return False
         pid = await asyncio.to_thread(owner_among, self._parent, *ends)
+        await self._until_noticed(lent, pid)
         lease = lent.offer.lease
         if pid is None or lent.lost or (lease is not None and lease.pid != pid):
             return False
@@ -190,6 +191,13 @@ class Lending:
             lent.watch = asyncio.ensure_future(self._until_ended(lent, pid))
             self._changed()
         return True
+
+    async def _until_noticed(self, lent: Lent, pid: int | None) -> None:
+        """Wait until the end of an engine is noticed here that has ended already: the next one may be as quick."""
+        lease = lent.offer.lease
+        if lease is None or lent.watch is None or lease.pid == pid or processes.is_running(lease.pid):
+            return
+        await asyncio.wait({lent.watch}, timeout=_TUNNEL_S)
 
     async def _tunnel(self, lent: Lent) -> Side:
         self._number += 1
@@ -204,7 +212,7 @@ class Lending:
             del self._expected[number]
 
     async def _until_ended(self, lent: Lent, pid: int) -> None:
-        await gone(pid)
+        await processes.gone(pid)
         for side in tuple(lent.sides):
             self._hang_up(lent, side)
         lent.offer.free()
@@ -232,8 +240,10 @@ class Lending:
             side.peer.close()
 
     def _hang_up_soon(self, lent: Lent) -> None:
+        sides = tuple(lent.sides)  # of this engine; by then the next one may have the device
+
         def hang_up() -> None:
-            for side in tuple(lent.sides):
+            for side in sides:
                 self._hang_up(lent, side)
 
         asyncio.get_running_loop().call_later(_AFTER_S, hang_up)

@@ -43,6 +43,7 @@ class Stage:
         """An endless answer."""
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "stream": True}
         with self.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            assert answer.status_code == 200, answer.read()
             yield events(answer.iter_lines())
 
     def clear(self) -> None:
