@@ -32,8 +32,10 @@ class NewInvitation(Strict):
 
 @dataclass(frozen=True)
 class WorkerList:
-    """All workers."""
+    """All workers. listen: where they are let in; null: nowhere. unable: why nobody is let in there."""
 
+    listen: str | None
+    unable: str | None
     workers: Sequence[WorkerStatus]
 
 
@@ -55,7 +57,8 @@ class WorkerRemoved:
 @router.get("", **shaped(WorkerList))
 async def workers(workers: WorkersOf) -> dict[str, Any]:
     """All hosts that have joined as workers: whether they are there, and what their devices have free."""
-    return {"workers": [one.to_json() for one in await workers.all()]}
+    found = [one.to_json() for one in await workers.all()]
+    return {"listen": workers.listen, "unable": workers.unable, "workers": found}
 
 
 @router.post("/invitations", **shaped(Invitation))

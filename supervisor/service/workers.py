@@ -118,6 +118,7 @@ class Workers:
         self._tickets = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[m.Invited | m.Removed]] = {}
         self._unable = ""
+        self._listening = False
         self._ports: dict[tuple[str, int], str] = {}
 
     def stand_on(self, program: Program, lookout: Lookout, pool: Pool) -> None:
@@ -146,10 +147,19 @@ class Workers:
                 found.append(Listed(name, "rpc", told, *sizes, endpoint, shared, state.rtt_s))
         return tuple(found)
 
+    @property
+    def listen(self) -> str | None:
+        """Host and port where workers are let in; None where none are."""
+        return None if self._listen is None else f"{self._listen[0]}:{self._listen[1]}"
+
+    @property
+    def unable(self) -> str | None:
+        """Why nobody is let in although somebody should be; None where that is not so."""
+        return None if self._listen is None or self._listening else self._unable or "the gateway does not run yet"
+
     async def all(self) -> list[WorkerStatus]:
-        """Return all that have joined, by name. Raises WorkersOff, WorkersUnavailable."""
-        self._running()
-        build = await asyncio.to_thread(self._build)
+        """Return all that have joined, by name."""
+        build = await asyncio.to_thread(self._build) if self._states else ""
         return [_status(state, build) for _, state in sorted(self._states.items())]
 
     async def invite(self, host: str | None, seconds: float) -> m.Invited:
@@ -203,7 +213,7 @@ class Workers:
             except OSError as error:
                 self._unable = error.strerror or str(error)
                 _log.error("gateway_not_started", reason=self._unable)
-            self._child = None
+            self._child, self._listening = None, False
             self._take(())
             self._fail(WorkersUnavailable(f"The gateway for workers has ended. {self._unable}".strip()))
             await asyncio.sleep(_AGAIN_S)
@@ -231,6 +241,7 @@ class Workers:
         except (NotOurs, OSError) as error:
             _log.warning("gateway_not_adopted", reason=str(error))
             return
+        self._listening = True
         self._say(m.Tell())
 
     def _hear(self, line: bytes) -> None:
@@ -250,7 +261,7 @@ class Workers:
             case m.Invited() | m.Removed() | m.Failed():
                 self._answered(message)
             case m.Listening(host, port):
-                self._unable = ""
+                self._unable, self._listening = "", True
                 if self._listen is not None:
                     self._listen = self._listen[0], port  # also for one that takes its place
                 _log.info("workers_listen", host=host, port=port)
@@ -302,8 +313,8 @@ class Workers:
                 "This daemon takes no workers. Set `workers.listen`, such as 0.0.0.0:8486, in its configuration and "
                 "restart it."
             )
-        if self._child is None:
-            raise WorkersUnavailable(f"The gateway for workers does not run. {self._unable}".strip())
+        if self._child is None or not self._listening:
+            raise WorkersUnavailable(f"The gateway for workers does not run: {self.unable}.")
         return self._child
 
     def _say(self, message: m.ToGateway) -> None:

@@ -223,17 +223,23 @@ def test_a_request_that_is_answered_can_be_left(new_stage: NewStage, cases: list
     leave(new_stage(way), phase, way, cases)
 
 
+_TRIES, _ANSWERED = 5, (200, "")  # an engine may be done before it is told to end
+
+
 @pytest.mark.parametrize("way", ["leaves", "cancelled", "unloaded"])
 @pytest.mark.parametrize("case", COMPUTING, ids=str)
 def test_what_only_computes_gives_its_lease_back_at_once(stage: Stage, case: Case, way: Way) -> None:
     model = "ranker" if case.path == "/v1/rerank" else "talker"
     stage.gate.open()
-    stage.daemon.load(model)
-    with posted(stage, case, model, "prefill", stream=False) as asked:
-        wait_until(lambda: stage.daemon.busy_slots(model) > 0, "the texts are read")
-        end(way, stage, model, [one["id"] for one in stage.in_flight()])
-        if way != "leaves":
-            assert asked.told() in asked.may_be_told("prefill", way)
+    for _ in range(_TRIES):
+        stage.daemon.load(model)
+        with posted(stage, case, model, "prefill", stream=False) as asked:
+            wait_until(lambda: stage.daemon.busy_slots(model) > 0, "the texts are read")
+            end(way, stage, model, [one["id"] for one in stage.in_flight()])
+            told = None if way == "leaves" else asked.told()
+        if told != _ANSWERED:
+            break
+    assert told is None or told in asked.may_be_told("prefill", way)
     wait_until(lambda: not stage.in_flight(), "the request is over")
     assert stage.daemon.model(model)["leases"] == 0
     wait_until(lambda: stage.settled(model, 0), "nothing is left")

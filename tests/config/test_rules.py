@@ -65,6 +65,7 @@ def test_an_unknown_key_is_found_where_it_stands(data: dict[str, Any], draw: st.
         "set",
         "sampling",
         "chat_template_kwargs",
+        "memory",
         "reserve_mib",
         "engine_reserve_mib",
         "limit_mib",

@@ -83,6 +83,11 @@ def workers(daemon: RunningDaemon) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in answer.json()["workers"]}
 
 
+def wait_for_gateway(daemon: RunningDaemon) -> None:
+    """Wait until workers are let in."""
+    wait_until(lambda: daemon.http.get("/api/v1/workers").json()["unable"] is None, "the gateway")
+
+
 def wait_for(daemon: RunningDaemon, name: str, state: str = "ready") -> dict[str, Any]:
     """Wait until a worker is in this state."""
     wait_until(lambda: workers(daemon).get(name, {}).get("state") == state, f"{name} is {state}")
@@ -123,7 +128,7 @@ def daemon_with_workers(
         hosts(engine, len(names)) as made,
         running_daemon(home, engine, {**LISTEN, **settings}) as daemon,
     ):
-        wait_until(lambda: daemon.http.get("/api/v1/workers").status_code == 200, "the gateway")
+        wait_for_gateway(daemon)
         for host, name in zip(made, names, strict=True):
             host.join(daemon, name)
             host.lend("--no-cache", *words)

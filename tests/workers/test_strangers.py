@@ -22,7 +22,7 @@ from supervisor.workers.authority import Authority, BadRequest, fingerprint_of, 
 from supervisor.workers.members import MOST_INVITATIONS, Members
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 from tests.support.patience import PATIENCE
-from tests.workers.stage import LISTEN, Host, hosts, invited, workers
+from tests.workers.stage import LISTEN, Host, hosts, invited, wait_for_gateway, workers
 
 pytestmark = pytest.mark.engine
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def daemon(engine_binary: Path) -> Iterator[RunningDaemon]:
     with scratch_home() as home, running_daemon(home, engine_binary, LISTEN) as running:
-        wait_until(lambda: running.http.get("/api/v1/workers").status_code == 200, "the gateway")
+        wait_for_gateway(running)
         yield running
 
 
@@ -223,7 +223,8 @@ def test_a_text_that_is_no_token_is_no_riddle(host: Host) -> None:
 
 def test_a_daemon_without_workers_says_how_to_have_them(engine_binary: Path) -> None:
     with scratch_home() as home, running_daemon(home, engine_binary) as without:
-        answer: dict[str, Any] = without.http.get("/api/v1/workers").json()
+        assert without.http.get("/api/v1/workers").json() == {"listen": None, "unable": None, "workers": []}
+        answer: dict[str, Any] = without.http.post("/api/v1/workers/invitations", json={}).json()
         assert answer["error"]["code"] == "workers_off"
         assert "workers.listen" in answer["error"]["message"]
         assert not [one for one in psutil.Process(without.pid).children() if "workers" in " ".join(one.cmdline())]
@@ -233,7 +234,7 @@ def test_members_outlive_a_restart(engine_binary: Path, host: Host) -> None:
     with scratch_home() as home:
         for number in range(2):
             with running_daemon(home, engine_binary, LISTEN) as running:
-                wait_until(lambda: running.http.get("/api/v1/workers").status_code == 200, "the gateway")
+                wait_for_gateway(running)
                 if number == 0:
                     host.join(running, "kept")
                 wait_until(lambda: "kept" in workers(running), "the worker is known")
@@ -247,7 +248,7 @@ def test_a_port_that_is_taken_is_told(engine_binary: Path) -> None:
         with running_daemon(home, engine_binary, {"workers": {"listen": listen}}) as running:
 
             def said() -> bool:
-                error = running.http.get("/api/v1/workers").json().get("error", {})
+                error = running.http.post("/api/v1/workers/invitations", json={}).json().get("error", {})
                 return error.get("code") == "workers_unavailable" and "in use" in error.get("message", "")
 
             wait_until(said, "why it does not run")
@@ -260,7 +261,6 @@ def test_a_list_of_members_that_is_damaged_is_told(engine_binary: Path) -> None:
         with running_daemon(home, engine_binary, LISTEN) as running:
 
             def said() -> bool:
-                error = running.http.get("/api/v1/workers").json().get("error", {})
-                return "version 9" in error.get("message", "")
+                return "version 9" in str(running.http.get("/api/v1/workers").json()["unable"])
 
             wait_until(said, "why it does not run")

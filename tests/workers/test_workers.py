@@ -18,7 +18,16 @@ import pytest
 from tests.support.daemon import RunningDaemon, wait_until
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
-from tests.workers.stage import Host, daemon_with_workers, events, invited, wait_for, wait_for_device, workers
+from tests.workers.stage import (
+    Host,
+    daemon_with_workers,
+    events,
+    invited,
+    wait_for,
+    wait_for_device,
+    wait_for_gateway,
+    workers,
+)
 
 pytestmark = pytest.mark.engine
 
@@ -158,7 +167,7 @@ def test_a_gateway_that_is_killed_comes_back_with_all_who_had_joined(shown: Stag
         next(found)
         gateway.kill()
         assert "error" in list(found)[-1]
-    wait_until(lambda: shown.http.get("/api/v1/workers").status_code == 200, "another gateway")
+    wait_for_gateway(shown.daemon)
     wait_for(shown.daemon, "studio")
     wait_for_device(shown.daemon, "studio/CPU")
     assert said(shown.ask("far"))

@@ -108,8 +108,12 @@ def run_list(args: argparse.Namespace) -> int:
         print_json(found)
     elif found["workers"]:
         print_table(_HEADERS, [row for worker in found["workers"] for row in _rows(worker)])
+    elif found["listen"] is None:
+        print("this daemon takes no workers; `workers.listen` of its configuration lets it")
     else:
         print("no host has joined; `worker invite` makes a token for one")
+    if not args.json and found["unable"]:
+        note(f"The gateway for workers does not run: {found['unable']}.")
     return OK
 
 
