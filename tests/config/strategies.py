@@ -42,6 +42,7 @@ ROWS = options_of(LaunchOptions)
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "api_keys": st.lists(st.from_regex(r"[!-~]{8,12}", fullmatch=True), max_size=2),
     "allowed_origins": st.lists(st.sampled_from(["*", "null", "http://localhost:3000", "app://x"]), max_size=2),
+    "listen": st.lists(st.sampled_from(["127.0.0.1:8687", "[::1]:0"]), max_size=2),
     "fetch_allow": st.lists(st.sampled_from(["10.0.0.0/8", "127.0.0.1", "fd00::/8"]), max_size=2),
     "tls_cert": st.none(),
     "tls_key": st.none(),
