@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 
 from supervisor.core.mlx.config import MAX_CONFIG, parse_config
 from supervisor.core.mlx.facts import MlxFacts, read_facts
-from supervisor.core.mlx.header import LENGTH, SafetensorsHeader, header_bytes, read_header
+from supervisor.core.mlx.header import LENGTH, SafetensorsHeader, bounded, header_bytes, read_header
 from supervisor.core.repository.mlx import missing_parts
 from supervisor.errors import ModelConfigError, ModelFileError, SafetensorsError, ShardMissing
 
@@ -20,7 +20,6 @@ _WEIGHTS = re.compile(r"model.*\.safetensors")
 TEMPLATES: Final = ("chat_template.jinja", "chat_template.json")
 TOKENIZER: Final = "tokenizer_config.json"
 _MAX_NAMED = 3
-_MAX_HEADERS: Final = 64 << 20  # bytes of the headers of all files of a model
 _MARK = b'"chat_template"'
 
 
@@ -61,12 +60,11 @@ def read_mlx(folder: Path) -> MlxModel:
     missing = missing_parts(found)
     if missing:
         raise ShardMissing(f"{folder} lacks parts of the model: {_some(missing)}; put them beside the others")
-    read = _headers([folder / name for name in found])
+    headers = bounded(_header(folder / name) for name in found)
     config = parse_config(_beginning(folder / CONFIG, MAX_CONFIG + 1))
-    facts = read_facts([header for header, _ in read], config, _has_template(folder, names))
-    return MlxModel(
-        folder.absolute(), tuple(folder.absolute() / name for name in found), facts, sum(size for _, size in read)
-    )
+    facts = read_facts(headers, config, _has_template(folder, names))
+    size = sum(header.file_size for header in headers)
+    return MlxModel(folder.absolute(), tuple(folder.absolute() / name for name in found), facts, size)
 
 
 def has_template_key(text: bytes) -> bool:
@@ -92,25 +90,12 @@ def _has_template(folder: Path, names: set[str]) -> bool:
     return TOKENIZER in names and has_template_key(_beginning(folder / TOKENIZER, MAX_CONFIG))
 
 
-def _headers(paths: list[Path]) -> list[tuple[SafetensorsHeader, int]]:
-    """Return header and size in bytes of each file. Raise SafetensorsError where they are too long together."""
-    left, found = _MAX_HEADERS, []
-    for path in paths:
-        header, size, length = _header(path, left)
-        left -= length
-        found.append((header, size))
-    return found
-
-
-def _header(path: Path, most: int) -> tuple[SafetensorsHeader, int, int]:
-    """Return header, size in bytes, and length of the header, which may be `most`."""
+def _header(path: Path) -> SafetensorsHeader:
     with _opened(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         try:
             length = header_bytes(stream.read(LENGTH), size)
-            if length > most:
-                raise SafetensorsError(f"with it the headers of the model have more than {_MAX_HEADERS} bytes")
-            return read_header(stream.read(length), size), size, length
+            return read_header(stream.read(length), size)
         except SafetensorsError as error:
             raise SafetensorsError(f"{path}: {error.message}") from None
         except OSError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from supervisor.core.mlx.config import MAX_CONFIG, parse_config
 from supervisor.core.mlx.facts import read_facts
-from supervisor.core.mlx.header import LENGTH, MAX_HEADER, SafetensorsHeader, header_bytes, read_header
+from supervisor.core.mlx.header import LENGTH, MAX_HEADER, SafetensorsHeader, bounded, header_bytes, read_header
 from supervisor.core.repository import RepoFile, Variant
 from supervisor.errors import ModelConfigError, SafetensorsError
 from supervisor.files.mlx_folder import TEMPLATES, TOKENIZER, MlxModel, has_template_key
@@ -25,7 +25,7 @@ def remote_mlx(client: HubClient, repository: Repository, variant: Variant) -> M
     weights = [part for part in variant.parts if part.path.endswith(_SUFFIX)]
     small = {part.path: part for part in variant.parts if part not in weights}
     config = parse_config(_whole(client, repository, variant.parts[0]))
-    headers = [_header(client, repository, part) for part in weights]
+    headers = bounded(_header(client, repository, part) for part in weights)
     template = not small.keys().isdisjoint(TEMPLATES)
     if not template and TOKENIZER in small:
         template = has_template_key(_whole(client, repository, small[TOKENIZER]))

@@ -90,7 +90,8 @@ class Server:
         calls = calls_of(backend)
         wire = Wire({kind for rpc in calls.values() for kind in (rpc.request, rpc.reply)})
         handlers = {name: self._handler(rpc, wire) for name, rpc in calls.items()}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(m.SERVICE, handlers),))
+        served = grpc.method_handlers_generic_handler(m.SERVICE, handlers)
+        self._server.add_generic_rpc_handlers((_Doorkeeper(self._knows, served),))
         try:
             self.port = self._server.add_insecure_port(address)
         except RuntimeError:
@@ -112,7 +113,6 @@ class Server:
         answer = self._answers if rpc.streams else self._answer
         return make(
             lambda data, context: answer(rpc, lambda: _understood(read, data), len(data), context),
-            request_deserializer=None,  # of who may not call, nothing is read
             response_serializer=wire.writer(rpc.reply),
         )
 
@@ -139,15 +139,35 @@ class Server:
             _refuse(context, call, SupervisorError(f"An answer is not understood ({type(error).__name__}: {error})."))
 
     def _admitted(self, context: grpc.ServicerContext) -> Call:
-        """Return the call of a client that may call. Aborts the call of another."""
-        given = dict(context.invocation_metadata()).get("authorization", "")
-        said = given if isinstance(given, bytes) else given.encode()
-        if self._token and not hmac.compare_digest(said, self._token):
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "invalid token")
+        """Return the call of a client, unless it has left."""
         call = Call()
         if not context.add_callback(call.leave):
             context.abort(grpc.StatusCode.CANCELLED, "the client has left")
         return call
+
+    def _knows(self, metadata: Any) -> bool:
+        """Return whether a call has brought the token."""
+        given = dict(metadata or ()).get("authorization", "")
+        said = given if isinstance(given, bytes) else given.encode()
+        return not self._token or hmac.compare_digest(said, self._token)
+
+
+class _Doorkeeper(grpc.GenericRpcHandler):
+    """Hands on the calls of clients that may call. Of another's call not even the message is taken from the wire."""
+
+    def __init__(self, knows: Callable[[Any], bool], served: Any) -> None:
+        self._knows = knows
+        self._served = served
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return what answers a call. One that is refused is taken for a stream: those are read on demand."""
+        if self._knows(handler_call_details.invocation_metadata):
+            return self._served.service(handler_call_details)
+        return grpc.stream_unary_rpc_method_handler(_unknown)
+
+
+def _unknown(_: Iterator[bytes], context: grpc.ServicerContext) -> NoReturn:
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, "invalid token")
 
 
 def _understood(read: Callable[[bytes], Any], data: bytes) -> Any:

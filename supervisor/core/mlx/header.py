@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
@@ -18,6 +18,8 @@ from supervisor.errors import SafetensorsError
 
 MAX_HEADER: Final = 16 << 20
 """Bytes of the longest header that is read: some hundred thousand tensors. The format itself allows 100 MB."""
+MAX_HEADERS: Final = 2 * MAX_HEADER
+"""Bytes of the headers of all files of a model."""
 LENGTH: Final = 8
 """Bytes before the header, which say how long it is."""
 
@@ -28,6 +30,7 @@ _BITS: Final = {
 }
 _MAX_SHAPE = 16
 _MAX_NUMBER = 1 << 60
+_LONGEST_ENTRY = 1 << 12  # bytes of what is said of a tensor, which is parsed into far more
 _METADATA = "__metadata__"
 
 
@@ -43,14 +46,16 @@ class Tensor:
 
 @dataclass(frozen=True)
 class SafetensorsHeader:
-    """The tensors of one file, in the order of their data."""
+    """The tensors of one file, in the order of their data; `n_bytes` of the header itself."""
 
     tensors: tuple[Tensor, ...]
+    n_bytes: int = 0
+    file_size: int = 0
 
 
 class _Entry(msgspec.Struct):
     dtype: str
-    shape: Annotated[list[int], msgspec.Meta(max_length=_MAX_SHAPE)]
+    shape: list[int]
     data_offsets: tuple[int, int]
 
 
@@ -64,6 +69,17 @@ def header_bytes(beginning: bytes, file_size: int) -> int:
     return length
 
 
+def bounded(headers: Iterable[SafetensorsHeader]) -> list[SafetensorsHeader]:
+    """Return the headers of a model's files. Raise SafetensorsError at the first that makes them too long together."""
+    found, total = list[SafetensorsHeader](), 0
+    for header in headers:
+        total += header.n_bytes
+        if total > MAX_HEADERS:
+            raise SafetensorsError(f"The headers of the model's files have more than {MAX_HEADERS} bytes together.")
+        found.append(header)
+    return found
+
+
 def read_header(text: bytes, file_size: int) -> SafetensorsHeader:
     """Return what a header says. Raise SafetensorsError for one that is damaged or that the file's size contradicts.
 
@@ -74,12 +90,14 @@ def read_header(text: bytes, file_size: int) -> SafetensorsHeader:
     try:
         raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         raw.pop(_METADATA, None)
+        if any(len(memoryview(entry)) > _LONGEST_ENTRY for entry in raw.values()):
+            raise SafetensorsError(f"it says more than {_LONGEST_ENTRY} bytes of a tensor; copy or download it again")
         entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise SafetensorsError("its header is not the JSON of one; copy or download it again") from None
     ordered = sorted(entries.items(), key=lambda item: item[1].data_offsets)
     _check_places((entry.data_offsets for _, entry in ordered), file_size - LENGTH - len(text))
-    return SafetensorsHeader(tuple(_tensor(name, entry) for name, entry in ordered))
+    return SafetensorsHeader(tuple(_tensor(name, entry) for name, entry in ordered), len(text), file_size)
 
 
 def _check_places(places: Iterable[tuple[int, int]], data: int) -> None:
@@ -96,7 +114,7 @@ def _tensor(name: str, entry: _Entry) -> Tensor:
     first, last = entry.data_offsets
     bits = _BITS.get(entry.dtype)
     shape = tuple(entry.shape)
-    if any(not 0 <= side < _MAX_NUMBER for side in shape):
+    if len(shape) > _MAX_SHAPE or any(not 0 <= side < _MAX_NUMBER for side in shape):
         raise SafetensorsError("a tensor's shape cannot be")
     if bits is not None and (math.prod(shape) * bits + 7) // 8 != last - first:
         raise SafetensorsError("a tensor's bytes are not those of its shape and type")

@@ -152,6 +152,28 @@ def test_every_error_begins_with_a_code() -> None:
         server.stop()
 
 
+@pytest.mark.parametrize("rpc", CALLS)
+def test_of_a_call_without_the_token_no_message_is_taken(rpc: str) -> None:
+    """Its client never sends one, and is answered all the same."""
+    server = Server(Strange(lambda: pytest.fail("nobody asked for a daemon")), "127.0.0.1:0", "secret")
+    server.start()
+    never = threading.Event()
+
+    def messages() -> Iterator[bytes]:
+        never.wait(PATIENCE)
+        yield b""
+
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            begun: Any = channel.stream_unary(f"/{m.SERVICE}/{rpc}")
+            with pytest.raises(grpc.RpcError) as raised:
+                begun(messages(), timeout=PATIENCE / 2)
+            assert told(raised.value) == ("UNAUTHENTICATED", "invalid token")
+    finally:
+        never.set()
+        server.stop()
+
+
 def test_a_message_may_be_as_long_as_localais() -> None:
     assert MOST_MESSAGE == 50 * 1024 * 1024
 
