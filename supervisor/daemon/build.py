@@ -78,7 +78,7 @@ from supervisor.service.statuses import Statuses
 from supervisor.service.tallies import Tallies
 from supervisor.service.tracing import Tracing
 from supervisor.service.trials import Trials
-from supervisor.service.workers import Workers
+from supervisor.service.workers import Ground, Joined, Workers
 from supervisor.system.child import StopGrace
 from supervisor.system.logs import LogControl
 from supervisor.system.paths import Places
@@ -143,8 +143,8 @@ def build_engines(world: World) -> Engines:
     current, learning = world.current, world.learning
     settings = current.settings
     changes = Changes()
-    workers = Workers(world.places, world.env, settings.workers.address(), changes.tell)
-    site = here(current, world.prober, workers.joined)
+    joined = Joined()
+    site = here(current, world.prober, joined.devices)
     built = parts(current, world.places, world.env, learning, site, changes.tell)
     planner = Planner(built.registry, built.kinds, built.lookout)
     pins = Pins(built.registry.policy_of)
@@ -179,7 +179,8 @@ def build_engines(world: World) -> Engines:
     makers, listeners = launchings(yard), list[Listener]()
     edges = Edges(built.registry, planner, built.lookout, makers, remembered, share, records, listeners)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
-    workers.stand_on(built.program, built.lookout, pool)
+    ground = Ground(built.program, built.lookout, pool)
+    workers = Workers(world.places, world.env, settings.workers.address(), joined, ground, changes.tell)
     return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool, makers, listeners, workers)
 
 

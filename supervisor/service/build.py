@@ -141,12 +141,12 @@ def plans_alone(built: Parts, living: Living = NOBODY) -> Plans:
     return built.plans(built.resolver(living), living, built.registry.policy_of)
 
 
-def here(current: Current, prober: Prober, joined: Callable[[], Sequence[Listed]] = lambda: ()) -> Site:
+def here(current: Current, prober: Prober, joined: Callable[[Program], Sequence[Listed]] = lambda _: ()) -> Site:
     """This machine, looked at with the workers that are configured now, and those that have joined."""
 
     def look(program: Program) -> Look:
         return lambda again, ours: prober.machine(
-            program.path(), current.settings.devices.rpc, joined(), again=again, ours=ours
+            program.path(), current.settings.devices.rpc, joined(program), again=again, ours=ours
         )
 
     return Site(look, physical_cores())

@@ -84,8 +84,51 @@ class WorkerStatus:
         return asdict(self)
 
 
+class Joined:
+    """Those that have joined, as the gateway told last.
+
+    Attributes:
+        states: by name.
+    """
+
+    def __init__(self) -> None:
+        self.states: Mapping[str, m.WorkerState] = {}
+
+    def take(self, states: Mapping[str, m.WorkerState]) -> None:
+        """Take what the gateway tells."""
+        self.states = states
+
+    def devices(self, program: Program) -> tuple[Listed, ...]:
+        """Return the devices that engines of this program can use. Blocks; from any thread."""
+        states = self.states
+        build = build_in(program) if states else ""
+        ready = [state for state in states.values() if state.connected and state.build == build]
+        return tuple(_listed(state, one) for state in ready for one in state.devices)
+
+
+def build_in(program: Program) -> str:
+    """Return the build of llama.cpp in use, as workers tell theirs; "" where there is none. Blocks."""
+    found = program.usable()
+    return "" if found is None else build_of(found.able)
+
+
+def _listed(state: m.WorkerState, one: m.DeviceState) -> Listed:
+    return Listed(
+        lent_name(state.name, one.name),
+        "rpc",
+        f"{one.description or one.name} of {state.name}",
+        one.total_bytes,
+        one.free_bytes,
+        f"127.0.0.1:{one.port}",
+        shares_host=state.here and one.name == HOST,
+        round_trip_s=state.rtt_s,
+    )
+
+
 @dataclass(frozen=True)
-class _Ground:
+class Ground:
+    """What uses the devices: engines of the program, in the pool, placed by what the lookout sees."""
+
     program: Program
     lookout: Lookout
     pool: Pool
@@ -97,6 +140,8 @@ class Workers:
     Args:
         where, env: the daemon's.
         listen: host and port for workers; None: there are none.
+        joined: learns who has joined.
+        ground: what uses the devices.
         changed: called when devices come or go.
     """
 
@@ -105,25 +150,23 @@ class Workers:
         where: Places,
         env: Mapping[str, str],
         listen: tuple[str, int] | None,
+        joined: Joined,
+        ground: Ground,
         changed: Callable[[], None],
     ) -> None:
         self._where = where
         self._env = env
         self._listen = listen
+        self._joined = joined
+        self._ground = ground
         self._changed = changed
-        self._ground: _Ground | None = None
         self._child: Child | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._states: Mapping[str, m.WorkerState] = {}
         self._tickets = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[m.Invited | m.Removed]] = {}
         self._unable = ""
         self._listening = False
         self._ports: dict[tuple[str, int], str] = {}
-
-    def stand_on(self, program: Program, lookout: Lookout, pool: Pool) -> None:
-        """Serve these: the pool's engines use the devices, and the lookout is to see what comes and goes."""
-        self._ground = _Ground(program, lookout, pool)
 
     async def start(self, held: HeldProcess | None = None) -> None:
         """Have the gateway run, if workers are wanted. held: the one of the image before."""
@@ -132,25 +175,13 @@ class Workers:
         if self._listen is not None or self._child is not None:
             self._keeping = asyncio.ensure_future(self._keep())
 
-    def joined(self) -> tuple[Listed, ...]:
-        """Return the devices that engines can use; from any thread."""
-        build = self._build() if self._states else ""
-        found = []
-        for state in self._states.values():
-            if not state.connected or state.build != build:
-                continue
-            for one in state.devices:
-                name = lent_name(state.name, one.name)
-                told = f"{one.description or one.name} of {state.name}"
-                shared = state.here and one.name == HOST
-                sizes, endpoint = (one.total_bytes, one.free_bytes), f"127.0.0.1:{one.port}"
-                found.append(Listed(name, "rpc", told, *sizes, endpoint, shared, state.rtt_s))
-        return tuple(found)
-
     @property
     def listen(self) -> str | None:
         """Host and port where workers are let in; None where none are."""
-        return None if self._listen is None else f"{self._listen[0]}:{self._listen[1]}"
+        if self._listen is None:
+            return None
+        host, port = self._listen
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def unable(self) -> str | None:
@@ -159,8 +190,9 @@ class Workers:
 
     async def all(self) -> list[WorkerStatus]:
         """Return all that have joined, by name."""
-        build = await asyncio.to_thread(self._build) if self._states else ""
-        return [_status(state, build) for _, state in sorted(self._states.items())]
+        states = self._joined.states
+        build = await asyncio.to_thread(build_in, self._ground.program) if states else ""
+        return [_status(state, build) for _, state in sorted(states.items())]
 
     async def invite(self, host: str | None, seconds: float) -> m.Invited:
         """Make an invitation. host: what the worker is to dial; None: where the gateway listens, or this host's name.
@@ -276,35 +308,28 @@ class Workers:
             waiting.set_result(message)
 
     def _take(self, workers: Sequence[m.WorkerState]) -> None:
-        before, self._states = self._states, {one.name: one for one in workers}
+        before, now = self._joined.states, {one.name: one for one in workers}
+        self._joined.take(now)
         self._ports |= {(one.name, device.port): device.name for one in workers for device in one.devices}
-        for name in before.keys() | self._states.keys():
-            then, now = before.get(name), self._states.get(name)
-            was, is_now = then is not None and then.connected, now is not None and now.connected
-            if was != is_now:
-                _log.info(
-                    "worker_ready" if is_now else "worker_away", worker=name, reason="" if now is None else now.reason
-                )
+        for name in before.keys() | now.keys():
+            was, after = name in before and before[name].connected, now.get(name)
+            is_there = after is not None and after.connected
+            if was != is_there:
+                reason = "" if after is None else after.reason
+                _log.info("worker_ready" if is_there else "worker_away", worker=name, reason=reason)
                 self._look()
 
     def _look(self) -> None:
         """Have the machine looked at anew: devices have come, or are no more."""
         self._changed()
-        if self._ground is not None:
-            looking = asyncio.ensure_future(self._ground.lookout.look(self._ground.pool))
-            looking.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    def _build(self) -> str:
-        """Return the build of llama.cpp in use, as workers tell theirs. Blocks."""
-        found = None if self._ground is None else self._ground.program.usable()
-        return "" if found is None else build_of(found.able)
+        looking = asyncio.ensure_future(self._ground.lookout.look(self._ground.pool))
+        looking.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _lost(self, worker: str, ports: Sequence[int], reason: str) -> None:
         found = (self._ports.get((worker, port)) for port in ports)  # those of a worker that is gone already, too
         names = frozenset(lent_name(worker, name) for name in found if name is not None)
         _log.warning("worker_lost", worker=worker, devices=sorted(names), reason=reason)
-        if self._ground is not None:
-            self._ground.pool.roster.lose(names, Cause(WORKER, f"The worker {worker} was lost ({reason})"))
+        self._ground.pool.roster.lose(names, Cause(WORKER, f"The worker {worker} was lost ({reason})"))
         self._look()
 
     def _running(self) -> Child:

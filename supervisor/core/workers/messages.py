@@ -7,7 +7,7 @@ RPC from the next byte on). Unknown fields are passed over, so that two versions
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,6 @@ BUSY: Final = "worker_connected"
 """The code of a refusal that ends by itself: an earlier connection of the same worker has not ended yet."""
 
 MOST_DEVICES: Final = 64
-T = TypeVar("T")
 
 Word: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
