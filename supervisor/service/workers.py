@@ -185,7 +185,7 @@ class Workers:
 
     @property
     def unable(self) -> str | None:
-        """Why nobody is let in although somebody should be; None where that is not so."""
+        """Reason for which nobody is let in although somebody should be; None where that is not so."""
         return None if self._listen is None or self._listening else self._unable or "the gateway does not run yet"
 
     async def all(self) -> list[WorkerStatus]:
