@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor import __version__
 from supervisor.api import (
     captures,
+    clusters,
     dashboard,
     engines,
     files,
@@ -55,7 +56,7 @@ _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _ROUTERS = tuple(
     one.router
     for one in (
-        *(openai, manage, inflight, history, captures, metrics, keys, peers, files, engines, workers),
+        *(openai, manage, inflight, history, captures, metrics, keys, peers, files, engines, workers, clusters),
         *(pages, dashboard, front, ollama, lmstudio),
     )
 )

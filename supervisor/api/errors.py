@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from supervisor import errors as e
 from supervisor.core.engine_output.failures import FINAL
 from supervisor.core.routes import api_of
+from supervisor.proxy.elsewhere import MOVED
 from supervisor.system.requestid import current_id
 
 _TYPES: Mapping[int, str] = {
@@ -70,6 +71,8 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case e.MethodNotAllowed():
             return {"allow": error.allow}
+        case e.ModelMoved():
+            return {MOVED: "true"}
         case e.Overloaded() | e.RateLimited():
             return {"retry-after": str(math.ceil(error.retry_after))}
         case _ if not may_pass(error) and (error.status in _REPEATED or error.status >= 499):

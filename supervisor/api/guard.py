@@ -36,6 +36,11 @@ class Guard:
         self._admit = admit
         self._leaving = False
 
+    @property
+    def inside(self) -> ASGIApp:
+        """Application behind the guard, for those who have proven otherwise who they are."""
+        return self._app
+
     def leave(self) -> None:
         """From now on refuse what would change something: another image of the daemon is taking over."""
         self._leaving = True

@@ -14,6 +14,7 @@ from supervisor.proxy.metered import key_of
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added
 from supervisor.service.captures import Captures
+from supervisor.service.clusters import Clustered
 from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
 from supervisor.service.engines import Installed
@@ -75,6 +76,7 @@ class Services:
     captures: Captures
     metrics: Metrics
     workers: Workers
+    cluster: Clustered
     shut_down: Callable[[], None]
     take_over: Callable[[], Awaitable[None]]
 
@@ -128,6 +130,7 @@ HistoryOf = Annotated[History, Depends(_one(lambda all_: all_.history))]
 CapturesOf = Annotated[Captures, Depends(_one(lambda all_: all_.captures))]
 MetricsOf = Annotated[Metrics, Depends(_one(lambda all_: all_.metrics))]
 WorkersOf = Annotated[Workers, Depends(_one(lambda all_: all_.workers))]
+ClusterOf = Annotated[Clustered, Depends(_one(lambda all_: all_.cluster))]
 KeysOf = Annotated[Keys, Depends(_one(lambda all_: all_.keys))]
 ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]
 TakeOverOf = Annotated[Callable[[], Awaitable[None]], Depends(_one(lambda all_: all_.take_over))]

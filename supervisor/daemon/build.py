@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from supervisor.api.app import Proxied, create_app
 from supervisor.api.errors import render_error
@@ -18,6 +19,7 @@ from supervisor.core.requests.captured import CaptureRules
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon.door import Door, bodies_of, fetch_rules
 from supervisor.daemon.edges import Edges, Listener
+from supervisor.daemon.peers import PeerDoor, Seat
 from supervisor.daemon.server import Stop
 from supervisor.daemon.takeover.asked import Takeover
 from supervisor.engines.engine import EngineLimits
@@ -49,6 +51,7 @@ from supervisor.service.added import Added, Forgetting
 from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
 from supervisor.service.captures import Captures
+from supervisor.service.clusters import NoCluster
 from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
@@ -66,12 +69,14 @@ from supervisor.service.looks import Looks
 from supervisor.service.memory import Memory
 from supervisor.service.metrics import Looked, Metrics
 from supervisor.service.pinning import Pinning
+from supervisor.service.plans import Plans
 from supervisor.service.pulls import Pulls
 from supervisor.service.readiness import Readiness
 from supervisor.service.records import Records
 from supervisor.service.reload import Reloader, Source
 from supervisor.service.remarks import Remarks
 from supervisor.service.requests import Requests
+from supervisor.service.resolve import Asked
 from supervisor.service.restore import Remembered
 from supervisor.service.smoke import SmokeTest
 from supervisor.service.statuses import Statuses
@@ -84,6 +89,9 @@ from supervisor.system.logs import LogControl
 from supervisor.system.paths import Places
 from supervisor.system.proof import new_secret
 from supervisor.system.wakefulness import Epoch, lifetime
+
+if TYPE_CHECKING:
+    from supervisor.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,7 @@ class World:
     tracing: Tracing | None
     captures: Captures
     secret: str = ""
+    seat: Seat | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,8 @@ class Daemon:
     guard: Guard
     connections: Connections
     takeover: Takeover
+    cluster: Cluster | None
+    peers: PeerDoor | None
 
 
 def build_engines(world: World) -> Engines:
@@ -226,6 +237,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         dropped=lambda: world.history.dropped,
     )
     metrics = Metrics(engines.tallies, looked, EngineMetrics(pool.ready_clients))
+    cluster = _cluster(world, engines, inflight, plans)
     with pool.watch() as changed, inflight.watch(changed), closing(metrics):
         metrics.start()
         feed = Feed(pool, inflight, Looks(statuses.all, requests.all, changed))
@@ -255,13 +267,41 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             captures=world.captures,
             metrics=metrics,
             workers=engines.workers,
+            cluster=cluster or NoCluster(),
             shut_down=stop.ask,
             take_over=takeover,
         )
         autoloads = Autoloads(autoload, registry, fetcher.hub, loads)
         keeping = Keeping(registry, pool, pins, loads)
-        guard = _guarded(services, _relaying(world, engines, (inflight, calls), autoloads, keeping), world)
-        yield Daemon(engines, identity, reloader, feed, readiness, guard, connections, takeover)
+        relaying = _relaying(world, engines, (inflight, calls), autoloads, keeping)
+        if cluster is not None:
+            relaying = replace(relaying, elsewhere=cluster.forwarding)
+        guard = _guarded(services, relaying, world)
+        peers = None if cluster is None else _peer_door(world, cluster, guard)
+        yield Daemon(engines, identity, reloader, feed, readiness, guard, connections, takeover, cluster, peers)
+
+
+def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -> Cluster | None:
+    """This node's part in a cluster; nothing of it is imported where there is none."""
+    if world.seat is None:
+        return None
+    from supervisor.cluster.cluster import Cluster, Ground  # noqa: PLC0415 - of no use alone
+    from supervisor.cluster.natsserver import NatsServer  # noqa: PLC0415 - likewise
+
+    async def plan(model: str) -> Mapping[str, object]:
+        return await plans.plan(Asked(model))
+
+    kept = world.seat.kept
+    ground = Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan)
+    server = None if kept.serves is None else NatsServer(kept, world.env, world.places.pid_records)
+    return Cluster(kept, ground, server)
+
+
+def _peer_door(world: World, cluster: Cluster, guard: Guard) -> PeerDoor:
+    assert world.seat is not None
+    doorway = cluster.doorway(guard.inside, render_error)
+    connections = Connections(world.current.view(world.door.limits), render_error, time.monotonic)
+    return PeerDoor(world.seat.listener, world.seat.kept.answering(), doorway, connections)
 
 
 def _installed(world: World) -> Installed:

@@ -34,6 +34,7 @@ from supervisor.daemon.lock import (
     has_terminal,
     listen_on,
 )
+from supervisor.daemon.peers import seat_of
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.daemon.takeover.arrival import carried_to, listeners_of, processes_of
 from supervisor.daemon.takeover.handover import Handover
@@ -121,6 +122,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     ):
         first = [] if passed is None else [open_to.enter_context(passed)]
         listeners = first + listen_on(addresses[len(first) :], shares.backlog, open_to, listening.take)
+        seat = seat_of(where, lambda host, port: listen_on([(host, port)], shares.backlog, open_to, listening.take)[0])
         listening.close()
         for ended in end_leftovers(where.pid_records, spared=processes_of(carried)):
             _log.info("leftover_child", **asdict(ended))
@@ -158,6 +160,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
                 *(current, source, where, env, prober, learning, own_log, control),
                 *(door, keys, history, tracing, captures),
                 secret=new_secret() if carried is None else carried.secret,
+                seat=seat,
             )
             runner.run(_serve(world, build_engines(world), manager, carried))
     return 0
@@ -215,11 +218,14 @@ async def _serve(world: World, engines: Engines, manager: ServiceManager, carrie
 async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager, carried: Carried | None) -> None:
     engines, identity = daemon.engines, daemon.identity
     certificates = world.door.certificates
-    server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
+    backlog = world.door.shares.backlog
+    server = Server(stop, daemon.guard, daemon.connections, backlog, certificates, daemon.peers)
     handover = Handover(world, daemon, server, manager)
     await engines.workers.start(None if carried is None else carried.gateway)
     if carried is not None:
         await handover.arrive(carried, await _known_before(engines, restore=True))
+    if daemon.cluster is not None:
+        daemon.cluster.start(None if carried is None else carried.nats)
     serving = asyncio.create_task(server.serve(sockets=list(world.door.listeners)))
     await _first_loads(world.current.settings, engines, daemon.readiness, again=carried is None)
     shown = partial(_leaf, certificates)
@@ -242,6 +248,8 @@ async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager
         await _drain(engines.pool, stop)  # open streams end with their engines, before the server closes
         await handover.close()
         await engines.workers.close()
+        if daemon.cluster is not None:
+            await daemon.cluster.close()
     daemon.feed.close()  # ends those who listen to events
     engines.logs.close()
     engines.parts.fetcher.hub.close()

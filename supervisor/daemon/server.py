@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from supervisor.daemon.peers import PeerDoor, PeerProtocol
 from supervisor.daemon.tls import Certificates
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.server import RelayingProtocol
@@ -47,33 +48,28 @@ class Server(uvicorn.Server):
         connections: Connections,
         backlog: int,
         certificates: Certificates | None = None,
+        peers: PeerDoor | None = None,
     ) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=partial(RelayingProtocol, connections),  # type: ignore[arg-type]  # it is called, as a class would be
-                ws="none",
-                backlog=backlog,
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=5,
-            )
-        )
+        super().__init__(_config(app, connections, backlog))
         self._stop = stop
         self._connections = connections
         self._certificates = certificates
+        self._peers = peers
         self._leaving = asyncio.Event()
         self._taking: set[asyncio.Future[Any]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, with TLS where there is a certificate."""
         if self._certificates is None or sockets is None:
-            return await super().startup(sockets)
+            await super().startup(sockets)
+        else:
+            self._listen_for_tls(self._certificates, sockets)
+        if self._peers is not None:
+            self.servers.append(self._let_in_peers(self._peers))
+
+    def _listen_for_tls(self, certificates: Certificates, sockets: list[socket.socket]) -> None:
         entrance = Entrance(
-            context=self._certificates.context,
+            context=certificates.context,
             patience=lambda: self._connections.limits().head_s,
             most=self.config.backlog,
             protocol=partial(self._protocol, RelayingProtocol),
@@ -81,7 +77,22 @@ class Server(uvicorn.Server):
         )
         self.servers = [TlsListener(one, entrance) for one in sockets]  # type: ignore[misc]  # closed as asyncio's are
         self.started = True
-        return None
+
+    def _let_in_peers(self, peers: PeerDoor) -> Any:
+        """Listen for other nodes of the cluster; return what is closed as asyncio's servers are."""
+        config = _config(peers.app, peers.connections, self.config.backlog)
+
+        def protocol() -> PeerProtocol:
+            return PeerProtocol(peers.connections, config, self.server_state, {})
+
+        entrance = Entrance(
+            context=lambda: peers.context,
+            patience=lambda: peers.connections.limits().head_s,
+            most=self.config.backlog,
+            protocol=protocol,
+            plain=partial(PlainProtocol, peers.connections, config, self.server_state, {}),
+        )
+        return TlsListener(peers.listener, entrance)
 
     def accept(self, client: socket.socket) -> None:
         """Go on with a client's connection that another process has accepted."""
@@ -113,6 +124,21 @@ class Server(uvicorn.Server):
             super().handle_exit(signal.SIGINT, frame)
             self._leaving.set()
         self._stop.ask()
+
+
+def _config(app: ASGIApp, connections: Connections, backlog: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=partial(RelayingProtocol, connections),  # type: ignore[arg-type]  # it is called, as a class would be
+        ws="none",
+        backlog=backlog,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+    )
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

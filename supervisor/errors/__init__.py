@@ -118,6 +118,7 @@ the `status` of an HTTP answer; messages say what is wrong and what to do. Exit 
 """
 
 from supervisor.errors.base import *  # noqa: F403 - every class is public
+from supervisor.errors.cluster import *  # noqa: F403 - likewise
 from supervisor.errors.daemon import *  # noqa: F403 - likewise
 from supervisor.errors.engine import *  # noqa: F403 - likewise
 from supervisor.errors.hub import *  # noqa: F403 - likewise

@@ -43,11 +43,12 @@ from supervisor.proxy.asking import ask, keep
 from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.capturing import Capturing
 from supervisor.proxy.doors import Acquire, Entered, NoWishes, Wishing, granted, only_loaded
+from supervisor.proxy.elsewhere import Call, Elsewhere
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.job import Job
 from supervisor.proxy.media import Media, check_sent
 from supervisor.proxy.metered import check_spent, key_of, told
-from supervisor.proxy.naming import Naming
+from supervisor.proxy.naming import Naming, split_query
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.plain import sent_as_it_is
 from supervisor.proxy.shortening import Shortening, TooLong
@@ -70,6 +71,7 @@ class Relaying:
     render_error: status, body and headers for an error, in the form of the paths' API.
     observer: is told of every request when it has ended. begins: a trace of each; None: there are none.
     capturing: hears those whose prompts and answers are kept; None: nobody does.
+    elsewhere: other nodes, which answer some of them; None: there are none.
     services: says how the engine of a model is asked.
     wishing: grants what requests of other programs' APIs wish of their models.
     """
@@ -88,6 +90,7 @@ class Relaying:
     wishing: Wishing = field(default_factory=NoWishes)
     begins: Begins | None = None
     capturing: Capturing | None = None
+    elsewhere: Elsewhere | None = None
 
     def account(self, path: str, scope: Scope) -> Account:
         """Return the account of a request that arrives now, on a path of the table."""
@@ -131,6 +134,10 @@ class RelayEndpoint:
     async def _answer(self, scope: Scope, body: ClientJson, room: Room, ends: _Ends) -> None:
         patience, (responder, account) = Patience.of(scope), ends
         relaying, key, said, entered = self.relaying, account.key, body, None
+        if relaying.elsewhere is not None and await relaying.elsewhere.answers(
+            self._call(scope, body), responder, account
+        ):
+            return
         if self.turn is not None:
             entered = await body.work(partial(Entered.of, self.turn, body, account, relaying.registry))
             body = entered.body
@@ -159,6 +166,13 @@ class RelayEndpoint:
             if entered is not None and entered.turned.shortens:
                 job.shortening = Shortening(ready.body, partial(self._again, job, asked))
             await self._cancellable(job, responder)
+
+    def _call(self, scope: Scope, body: ClientJson) -> Call:
+        """Return the request as another node would get it."""
+        named = body.fields.get("model") or split_query(scope.get("query_string", b""))[0]
+        stream = body.fields.get("stream") is True
+        whole = body.payload(body.text)
+        return Call(scope, named, whole, body.content_type, self.route.path, self.route.api, stream, body)
 
     def _again(self, job: Job, asked: _Asked, body: ClientJson) -> None:
         """Have a job ask for another body."""

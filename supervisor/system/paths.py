@@ -83,6 +83,11 @@ class Places:
         return self.state / "workers"
 
     @property
+    def cluster(self) -> Path:
+        """Folder of this host's part in a cluster."""
+        return self.state / "cluster"
+
+    @property
     def worker(self) -> Path:
         """Folder of this host as a worker of another host's daemon."""
         return self.state / "worker"

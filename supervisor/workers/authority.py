@@ -60,6 +60,13 @@ class Authority:
 
         request: PEM; its names and extensions count for nothing. Raises BadRequest.
         """
+        return self._signed(request, name, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def sign_node(self, request: str, name: str) -> tuple[str, str]:
+        """Return the certificate of a node of a cluster, as `sign`: nodes dial each other, so it is of use for both."""
+        return self._signed(request, name, ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)
+
+    def _signed(self, request: str, name: str, *usage: x509.ObjectIdentifier) -> tuple[str, str]:
         try:
             asked = x509.load_pem_x509_csr(request.encode())
             key = asked.public_key()
@@ -68,9 +75,7 @@ class Authority:
             raise BadRequest(f"the request of a certificate cannot be read: {error}") from None
         if not signed or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
             raise BadRequest("the request of a certificate is not signed by a key of P-256")
-        made = _certificate(name, self._read.subject, key, ExtendedKeyUsageOID.CLIENT_AUTH).sign(
-            self._key, hashes.SHA256()
-        )
+        made = _certificate(name, self._read.subject, key, *usage).sign(self._key, hashes.SHA256())
         return _pem(made), f"{made.serial_number:x}"
 
     def _make(self) -> None:
@@ -110,12 +115,12 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _certificate(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, usage: x509.ObjectIdentifier
+    name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *usage: x509.ObjectIdentifier
 ) -> x509.CertificateBuilder:
     return (
         _bare(_named(name), issuer, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usage), critical=True)
     )
 
 

@@ -142,6 +142,7 @@ class _Bare(msgspec.Struct, frozen=True):
     schedule: msgspec.Raw = msgspec.Raw(b"{}")
     pins: msgspec.Raw = msgspec.Raw(b"{}")
     gateway: HeldProcess | None = None
+    nats: HeldProcess | None = None
 
 
 class _Process(msgspec.Struct, frozen=True):
@@ -158,6 +159,7 @@ class Carried:
         lock: the descriptor of the locked file of the state folder.
         secret: by which the daemon proves itself to other programs of its user; "" for a new one.
         gateway: the process through which workers are reached.
+        nats: the NATS server of a cluster.
         lost: processes of engines that cannot be read, each with its model and the reason.
     """
 
@@ -170,6 +172,7 @@ class Carried:
     schedule: CarriedSchedule = field(default_factory=CarriedSchedule)
     pins: CarriedPins = field(default_factory=CarriedPins)
     gateway: HeldProcess | None = None
+    nats: HeldProcess | None = None
     lost: tuple[tuple[HeldProcess, ModelId, str], ...] = ()
 
 
@@ -187,6 +190,7 @@ def encode(carried: Carried) -> bytes:
             "schedule": carried.schedule,
             "pins": carried.pins,
             "gateway": carried.gateway,
+            "nats": carried.nats,
         },
         enc_hook=_plain,
     )
@@ -222,6 +226,7 @@ def decode(text: bytes) -> Carried:
         schedule=_or(bare.schedule, CarriedSchedule(), known=bare.format == FORMAT),
         pins=_or(bare.pins, CarriedPins(), known=bare.format == FORMAT),
         gateway=bare.gateway,
+        nats=bare.nats,
         lost=tuple(lost),
     )
 

@@ -56,8 +56,8 @@ def processes_of(carried: Carried | None) -> frozenset[int]:
     """Return the processes that are no leftovers, as they are to be adopted."""
     if carried is None:
         return frozenset()
-    gateway = () if carried.gateway is None else (carried.gateway.pid,)
-    return frozenset((*(one.process.pid for one in carried.engines), *gateway))
+    others = (one.pid for one in (carried.gateway, carried.nats) if one is not None)
+    return frozenset((*(one.process.pid for one in carried.engines), *others))
 
 
 @dataclass
@@ -179,6 +179,7 @@ def _descriptors(carried: Carried) -> list[int]:
         *pipes,
         *lost,
         *(() if carried.gateway is None else carried.gateway.pipes),
+        *(() if carried.nats is None else carried.nats.pipes),
     ]
 
 

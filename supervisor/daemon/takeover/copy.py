@@ -107,6 +107,8 @@ class Copy:
         self._engines.records.send(self._finished)
         self._engines.pool.lend(self._lending)
         self._engines.workers.disown()
+        if self._daemon.cluster is not None:
+            self._daemon.cluster.disown()
         self._channel.start(self._hear, self._cut.set)
         await _first(self._began, self._cut)
         if self._began.is_set():

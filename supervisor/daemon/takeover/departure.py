@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +24,14 @@ import structlog
 from supervisor import __version__
 from supervisor.core.models.registry import launch_digest
 from supervisor.core.schedule.events import ModelId
-from supervisor.core.takeover.carried import Carried, CarriedCopy, CarriedListener, CarriedPins, encode
+from supervisor.core.takeover.carried import (
+    Carried,
+    CarriedCopy,
+    CarriedListener,
+    CarriedPins,
+    HeldProcess,
+    encode,
+)
 from supervisor.core.takeover.lending import Lending
 from supervisor.daemon.build import Engines, World
 from supervisor.daemon.takeover import channel, trial
@@ -60,12 +67,27 @@ def check_possible() -> None:
         )
 
 
-async def depart(world: World, engines: Engines, guests: Guests, env: Mapping[str, str]) -> Leaving:
+@dataclass(frozen=True)
+class Ours:
+    """What is handed over. nats: the NATS server of a cluster, if this node runs it."""
+
+    world: World
+    engines: Engines
+    guests: Guests
+    nats: Callable[[], HeldProcess | None]
+
+    def others(self) -> list[HeldProcess]:
+        """Return the processes that are no engines."""
+        return [one for one in (self.engines.workers.held(), self.nats()) if one is not None]
+
+
+async def depart(ours: Ours, env: Mapping[str, str]) -> Leaving:
     """Hand over; returns in the copy alone. env: what was taken out of the environment when this process started.
 
     Raises TakeoverFailed; everything goes on then.
     """
     check_possible()
+    world, engines = ours.world, ours.engines
     found = await trial.try_next(trial.environment(env, {}))
     _log.info("takeover", version=found.version)
     engines.pool.hold()
@@ -74,8 +96,8 @@ async def depart(world: World, engines: Engines, guests: Guests, env: Mapping[st
         await world.keys.flush()
         await world.history.flush()
         await asyncio.to_thread(world.learning.flush)
-        await _end_others(_ours(engines, guests))
-        return _become(world, engines, guests, env)
+        await _end_others(_known(ours))
+        return _become(ours, env)
     except BaseException:
         engines.pool.go_on()
         raise
@@ -92,11 +114,10 @@ async def _settle(engines: Engines) -> None:
         ) from None
 
 
-def _ours(engines: Engines, guests: Guests) -> set[int]:
+def _known(ours: Ours) -> set[int]:
     """Return the children that the next image knows of."""
-    gateway = engines.workers.held()
-    others = () if gateway is None else (gateway.pid,)
-    return {*engines.pool.roster.pids(), *(copy.pid for copy in guests.carried()), *others}
+    others = (one.pid for one in ours.others())
+    return {*ours.engines.pool.roster.pids(), *(copy.pid for copy in ours.guests.carried()), *others}
 
 
 async def _end_others(known: set[int]) -> None:
@@ -116,24 +137,24 @@ async def _end_others(known: set[int]) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-def _become(world: World, engines: Engines, guests: Guests, env: Mapping[str, str]) -> Leaving:
+def _become(ours: Ours, env: Mapping[str, str]) -> Leaving:
     try:
-        carried, lending = _carried(world, engines, guests)
+        carried, lending = _carried(ours)
     except OSError as error:
         raise TakeoverFailed(f"An engine cannot be handed over: {error}. The daemon goes on; try again.") from error
-    ours, theirs = channel.pair()
+    mine, theirs = channel.pair()
     die_with_us, loop = processes.parent_death_hook(), asyncio.get_running_loop()
     began_read, began_write = os.pipe()
     copy = os.fork()
     if copy == 0:
         asyncio._set_running_loop(loop)  # which is known of this thread of the other process alone
         _begin_copy(began_read, began_write, die_with_us)
-        ours.close()
+        mine.close()
         return Leaving(theirs, lending)
     theirs.close()
     os.close(began_read)
     try:
-        _execute(carried, CarriedCopy(copy, ours.fileno()), env)
+        _execute(carried, CarriedCopy(copy, mine.fileno()), env)
     except OSError as error:
         os.write(began_write, _FAILED)
         raise TakeoverFailed(f"The program could not be executed: {error}. The daemon goes on as it is.") from error
@@ -141,7 +162,7 @@ def _become(world: World, engines: Engines, guests: Guests, env: Mapping[str, st
         raise AssertionError("a process that executes another program does not come back")
     finally:  # after a failure alone
         os.close(began_write)
-        ours.close()
+        mine.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(copy, 0)
 
@@ -156,7 +177,8 @@ def _begin_copy(began_read: int, began_write: int, die_with_parent: object) -> N
     os.close(began_read)
 
 
-def _carried(world: World, engines: Engines, guests: Guests) -> tuple[Carried, Lending]:
+def _carried(ours: Ours) -> tuple[Carried, Lending]:
+    world, engines, guests = ours.world, ours.engines, ours.guests
     held, lending = engines.pool.handed_over(guests.requests())
     pinned, ttl = engines.pins.told()
     door = world.door
@@ -164,6 +186,8 @@ def _carried(world: World, engines: Engines, guests: Guests) -> tuple[Carried, L
         CarriedListener(host, port, one.fileno(), passed=door.passed and number == 0)
         for number, (one, (host, port)) in enumerate(zip(door.listeners, door.addresses, strict=True))
     )
+    if (seat := world.seat) is not None:
+        listeners += (CarriedListener(seat.kept.host, seat.kept.port, seat.listener.fileno()),)
     carried = Carried(
         program=__version__,
         lock=door.lock,
@@ -174,6 +198,7 @@ def _carried(world: World, engines: Engines, guests: Guests) -> tuple[Carried, L
         schedule=engines.pool.scheduler.carried(),
         pins=CarriedPins(pinned, ttl),
         gateway=engines.workers.held(),
+        nats=ours.nats(),
     )
     return carried, lending
 
@@ -214,5 +239,6 @@ def _descriptors(carried: Carried) -> list[int]:
         *(one.descriptor for one in carried.listeners),
         *pipes,
         *(() if carried.gateway is None else carried.gateway.pipes),
+        *(() if carried.nats is None else carried.nats.pipes),
         *(one.channel for one in carried.copies),
     ]

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from supervisor.core.history.records import Finished
 from supervisor.core.schedule.events import ModelId
-from supervisor.core.takeover.carried import Carried
+from supervisor.core.takeover.carried import Carried, HeldProcess
 from supervisor.daemon.build import Daemon, World
 from supervisor.daemon.server import Server
 from supervisor.daemon.takeover.arrival import Arrival
 from supervisor.daemon.takeover.copy import Copy
-from supervisor.daemon.takeover.departure import depart
+from supervisor.daemon.takeover.departure import Ours, depart
 from supervisor.daemon.takeover.guests import Guests
 from supervisor.errors import SupervisorError
 from supervisor.system.servicemanager import ServiceManager
@@ -44,7 +44,8 @@ class Handover:
         daemon = self._daemon
         self._manager.reloads()
         try:
-            leaving = await depart(self._world, daemon.engines, self._guests, self._manager.inherited())
+            ours = Ours(self._world, daemon.engines, self._guests, self._nats)
+            leaving = await depart(ours, self._manager.inherited())
         except SupervisorError as error:
             daemon.takeover.over(error)
             return
@@ -52,6 +53,10 @@ class Handover:
         if self._watching is not None:
             self._watching.cancel()
         await Copy(self._world, daemon.engines, daemon, self._server, leaving).live()
+
+    def _nats(self) -> HeldProcess | None:
+        cluster = self._daemon.cluster
+        return None if cluster is None else cluster.held()
 
     def _record(self, record: Finished) -> None:
         """Take in a request that a copy has answered."""

@@ -1,0 +1,69 @@
+"""`/api/v1/cluster`: the daemons that answer as one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from pydantic import Field
+
+from supervisor.api.answers import shaped
+from supervisor.api.services import ClusterOf
+from supervisor.config.base import Strict
+from supervisor.service.clusters import ClusterStatus, Invited, NodeStatus
+
+router = APIRouter(prefix="/api/v1/cluster")
+
+Named = Annotated[str, Path(max_length=64)]
+
+
+class NewNode(Strict):
+    """What an invitation is to say.
+
+    `host`: by which name or address the other host reaches this one; null: as the other nodes do. `seconds`: how long
+    it is of use.
+    """
+
+    host: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9.:_-]+$")] | None = None
+    seconds: Annotated[float, Field(ge=1, le=30 * 86400)] = 3600
+
+
+class Drain(Strict):
+    """Whether a node is to take nothing new; what it has loaded is unloaded after its requests."""
+
+    on: bool = True
+
+
+@dataclass(frozen=True)
+class NodeLeft:
+    """A node that is no member any more, once its daemon has been restarted."""
+
+    node: str
+
+
+@router.get("", **shaped(ClusterStatus))
+async def cluster(cluster: ClusterOf) -> dict[str, Any]:
+    """The nodes of the cluster, and what runs on each; 409 where this daemon is in none."""
+    return cluster.status().to_json()
+
+
+@router.post("/invitations", **shaped(Invited))
+async def invite(body: NewNode, cluster: ClusterOf, response: Response) -> dict[str, Any]:
+    """Invite another host into the cluster. The token is of use once, and lets in whoever has it."""
+    response.headers["cache-control"] = "no-store"
+    return asdict(cluster.invite(body.host, body.seconds))
+
+
+@router.post("/nodes/{name}/drain", **shaped(NodeStatus))
+async def drain(name: Named, body: Drain, cluster: ClusterOf) -> dict[str, Any]:
+    """Have a node take nothing new, or again."""
+    return asdict(await cluster.drain(name, on=body.on))
+
+
+@router.post("/leave", **shaped(NodeLeft))
+async def leave(cluster: ClusterOf) -> dict[str, Any]:
+    """Take this node out of the cluster. It is alone once its daemon has been restarted."""
+    node = cluster.status().node
+    await cluster.leave()
+    return {"node": node}

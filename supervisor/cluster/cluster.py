@@ -1,0 +1,269 @@
+"""This node's part in a cluster, built as a whole: the store, the directory, the way to other nodes and from them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from starlette.types import ASGIApp
+
+from supervisor.cluster.doorway import Admission, Doorway
+from supervisor.cluster.forwarding import Forwarding
+from supervisor.cluster.kept import Membership, forget
+from supervisor.cluster.member import Member
+from supervisor.cluster.natsserver import NatsServer
+from supervisor.cluster.natsstore import NatsStore
+from supervisor.cluster.peerclient import PeerUnreachable
+from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.store import StoreUnavailable
+from supervisor.cluster.tickets import Tickets
+from supervisor.cluster.told import Told
+from supervisor.core.cluster.directory import Directory, Seen
+from supervisor.core.cluster.placing import Offer
+from supervisor.core.models.registry import Registry
+from supervisor.core.takeover.carried import HeldProcess
+from supervisor.core.workers.token import JoinToken, encode
+from supervisor.errors import ClusterRefused, ClusterUnavailable, NodeLost, NodeNotFound, SupervisorError
+from supervisor.planning.lookout import Lookout
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
+from supervisor.proxy.connections import RenderError
+from supervisor.service.clusters import ClusterStatus, Invited, NodeDevice, NodeModel, NodeStatus
+from supervisor.workers.authority import Authority
+from supervisor.workers.members import Members
+
+_log = structlog.get_logger()
+
+_ASK_S: Final = 5.0
+_AGAIN_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a node stands on: its models, their engines, its devices; and how a model of it is planned."""
+
+    registry: Registry
+    pool: Pool
+    lookout: Lookout
+    inflight: Inflight
+    plan: Callable[[str], Awaitable[Mapping[str, Any]]]
+
+
+class Cluster:
+    """The cluster as this node has it.
+
+    Args:
+        kept: its membership. ground: what it stands on.
+        server: the NATS server that it runs; None: it runs none.
+
+    Attributes:
+        forwarding: for who relays.
+    """
+
+    def __init__(self, kept: Membership, ground: Ground, server: NatsServer | None) -> None:
+        self._kept = kept
+        self._ground = ground
+        self._server = server
+        self._draining = False
+        self._unable: str | None = "it is not connected yet"
+        self._starting: asyncio.Task[None] | None = None
+        self._directory = Directory(kept.name)
+        tls = kept.dialling()
+        self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
+        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining)
+        self._member = Member(self._directory, self._store, told, ground.pool, time.monotonic)
+        self._peers = Peers(tls)
+        self._tickets = Tickets()
+        self._admission: Admission | None = None
+        if kept.invites:
+            self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
+        self.forwarding = Forwarding(
+            directory=self._directory,
+            member=self._member,
+            peers=self._peers,
+            told=told,
+            plan=self._plan,
+            inflight=ground.inflight,
+            tickets=self._tickets,
+            clock=time.monotonic,
+        )
+
+    def doorway(self, inside: ASGIApp, render_error: RenderError) -> Doorway:
+        """Return the application of the port for other nodes. inside: the daemon's own, without its guard."""
+        return Doorway(
+            inside=inside,
+            kept=self._kept,
+            admission=self._admission,
+            tickets=self._tickets,
+            drain=self._drained_by,
+            is_member=self._is_member,
+            render_error=render_error,
+        )
+
+    # its life
+
+    def start(self, held: HeldProcess | None = None) -> None:
+        """Take part from now on. held: the NATS server of the image before."""
+        self._starting = asyncio.ensure_future(self._start(held))
+
+    async def _start(self, held: HeldProcess | None) -> None:
+        while self._server is not None:
+            try:
+                await self._server.start(held)
+                break
+            except SupervisorError as error:
+                self._unable, held = error.message, None
+                _log.error("cluster_server", reason=error.message)
+                await asyncio.sleep(_AGAIN_S)
+        try:
+            await self._store.connect()
+        except ClusterUnavailable as error:
+            self._unable = error.message
+            _log.error("cluster_unavailable", reason=error.message)
+            return
+        self._unable = None
+        await self._ground.lookout.look(self._ground.pool)
+        self._member.start()
+
+    def held(self) -> HeldProcess | None:
+        """Return what the next image of this process needs to adopt the NATS server; None where there is none."""
+        return None if self._server is None else self._server.held()
+
+    def disown(self) -> None:
+        """In a copy of this process: say and hear nothing of the cluster any more."""
+        if self._starting is not None:
+            self._starting.cancel()
+        self._member.disown()
+        self._store.disown()
+        if self._server is not None:
+            self._server.disown()
+
+    async def close(self) -> None:
+        """Give up what this node has claimed, and end the connections."""
+        if self._starting is not None:
+            self._starting.cancel()
+        if self._directory.connected:
+            await self._member.leave()
+        await self._peers.close()
+        await self._store.close()
+        if self._server is not None:
+            await self._server.close()
+
+    def _connected(self, now: bool) -> None:
+        self._unable = None if now else "its NATS servers cannot be reached"
+        self._member.connected(now=now)
+
+    # what is asked
+
+    def status(self) -> ClusterStatus:
+        """See `Clustered`."""
+        now = time.monotonic()
+        return ClusterStatus(
+            node=self._kept.name,
+            connected=self._directory.connected,
+            unable=None if self._directory.connected else self._unable,
+            servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
+            serves=self._server is not None,
+            nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
+        )
+
+    def models(self) -> Mapping[str, Mapping[str, str]]:
+        """See `Clustered`."""
+        found: dict[str, dict[str, str]] = {}
+        now = time.monotonic()
+        for seen in self._directory:
+            if seen.node.name != self._kept.name and self._directory.alive(seen, now):
+                for model in seen.node.models:
+                    running = seen.runs(model)
+                    found.setdefault(model, {})[seen.node.name] = "unloaded" if running is None else running.state
+        return found
+
+    def invite(self, host: str | None, seconds: float) -> Invited:
+        """See `Clustered`."""
+        if self._admission is None:
+            raise ClusterRefused("This node lets nobody in. Ask on the node that began the cluster.")
+        until = time.time() + seconds
+        try:
+            secret = self._admission.members.invite(until, time.time())
+        except ValueError as error:
+            raise ClusterRefused(f"No further invitation is made: {error}.") from None
+        fingerprint = self._admission.authority.fingerprint
+        return Invited(encode(JoinToken(host or self._kept.host, self._kept.port, fingerprint, secret)), until)
+
+    async def drain(self, node: str, *, on: bool) -> NodeStatus:
+        """See `Clustered`."""
+        seen = self._directory.node(node)
+        if seen is None:
+            raise NodeNotFound(f"The cluster has no node '{node}'. `supervisor cluster nodes` lists them.")
+        if node == self._kept.name:
+            self.set_draining(on=on)
+        else:
+            client = self._peers.client(seen.node.host, seen.node.port)
+            try:
+                await self._peers.ask(client, "POST", "/cluster/drain", {"on": on}, _ASK_S)
+            except (PeerUnreachable, Refused) as error:
+                raise NodeLost(f"The node {node} cannot be told ({error}). Try again.") from None
+            if seen.load is not None:
+                await self._heard_again(node, seen.load.number)
+        return self._shown(self._directory.node(node) or seen, time.monotonic())
+
+    def set_draining(self, *, on: bool) -> None:
+        """Have this node take nothing new, or again. What it has loaded is unloaded after its requests."""
+        self._draining = on
+        if on:
+            for model in self._ground.pool.loaded():
+                self._ground.pool.ask_unload(model)
+        self._ground.pool.changed()
+
+    async def leave(self) -> None:
+        """See `Clustered`."""
+        try:
+            await self._member.remove(self._kept.name)
+        except StoreUnavailable as error:
+            raise ClusterUnavailable(f"The cluster cannot be told: {error}. Try again.", retry_after=_AGAIN_S) from None
+        await self._member.leave()
+        await asyncio.to_thread(forget, self._kept)
+
+    async def _heard_again(self, node: str, number: int) -> None:
+        """Wait until a node has told its next load."""
+        with self._member.changes.watch() as changed:
+            try:
+                async with asyncio.timeout(_ASK_S):
+                    while (seen := self._directory.node(node)) and seen.load and seen.load.number <= number:
+                        await changed.wait()
+                        changed.clear()
+            except TimeoutError:
+                return
+
+    def _drained_by(self, on: bool) -> None:
+        self.set_draining(on=on)
+
+    def _is_member(self, name: str) -> bool:
+        return self._directory.node(name) is not None or not self._directory.connected
+
+    async def _plan(self, model: str) -> Offer:
+        return offer_of(self._kept.name, await self._ground.plan(model))
+
+    def _shown(self, seen: Seen, now: float) -> NodeStatus:
+        node, load, here = seen.node, seen.load, seen.node.name == self._kept.name
+        draining = self._draining if here else load is not None and load.draining
+        alive = self._directory.alive(seen, now)
+        return NodeStatus(
+            name=node.name,
+            state="away" if not alive else "draining" if draining else "ready",
+            address=f"{node.host}:{node.port}",
+            program=node.program,
+            here=here,
+            free_bytes=None if load is None else load.free_bytes,
+            heard_s=None if here or load is None else round(now - seen.heard_at, 1),
+            devices=[NodeDevice(one.name, one.total_bytes) for one in node.devices],
+            models=[
+                NodeModel(model, one.state, one.slots, one.busy, one.waiting)
+                for model, one in sorted(({} if load is None else load.models).items())
+            ],
+            claims=self._directory.claims_of(node.name, now),
+        )

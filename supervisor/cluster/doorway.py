@@ -1,0 +1,173 @@
+"""The port for other nodes: what they may ask here, and how a stranger with an invitation becomes one of them.
+
+A connection with a certificate of the cluster's authority is a node's. A stranger gets the authority's certificate, so
+that it can prove whom it talks to, and may ask to be let in. Everything else is not there for it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import msgspec
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.tickets import Tickets
+from supervisor.core.cluster.messages import PROTOCOL, Host, NodeName, Port
+from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
+from supervisor.errors import ClusterRefused, InvalidRequest, RouteNotFound, SupervisorError
+from supervisor.proxy.asgi import Responder
+from supervisor.proxy.connections import RenderError
+from supervisor.proxy.elsewhere import PEER
+from supervisor.workers.authority import Authority, BadRequest
+from supervisor.workers.members import Member, Members
+
+_log = structlog.get_logger()
+
+AUTHORITY: Final = "/cluster/authority"
+JOIN: Final = "/cluster/join"
+_SPENT: Final = "/cluster/spent/"
+_DRAIN: Final = "/cluster/drain"
+_MOST: Final = 16 << 10
+_ASKED: Final = frozenset({("POST", "/api/v1/plan"), ("POST", "/api/v1/models/unload"), ("GET", "/api/v1/models")})
+
+
+class Joining(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A host that wants to be a node. request: of a certificate (PEM)."""
+
+    name: NodeName
+    host: Host
+    port: Port
+    secret: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    request: Annotated[str, msgspec.Meta(max_length=8192)]
+    protocol: int
+
+
+class LetIn(msgspec.Struct, frozen=True):
+    """A host that is a node from now on. certificate, authority: PEM."""
+
+    certificate: Annotated[str, msgspec.Meta(max_length=8192)]
+    authority: Annotated[str, msgspec.Meta(max_length=8192)]
+    servers: tuple[Server, ...]
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Lets hosts in, on the node that has the authority's key."""
+
+    kept: Membership
+    authority: Authority
+    members: Members
+
+    def admit(self, asked: Joining) -> LetIn:
+        """Let a host in. Raises ClusterRefused, and OSError where that cannot be kept."""
+        if asked.protocol != PROTOCOL:
+            raise ClusterRefused("both hosts must have the same version of llama-supervisor", "cluster_protocol")
+        if not self.members.is_open(asked.secret, time.time()):
+            raise ClusterRefused("the invitation was used, is too old, or its node was restarted", "invitation_unknown")
+        if asked.name in self.members or asked.name == self.kept.name:
+            raise ClusterRefused(f"there is a node '{asked.name}' already: take another name", "node_exists")
+        if self.members.full:
+            raise ClusterRefused("no further node is taken", "cluster_full")
+        try:
+            certificate, serial = self.authority.sign_node(asked.request, asked.name)
+        except BadRequest as error:
+            raise ClusterRefused(str(error)) from None
+        self.members.use(asked.secret)
+        self.members.add(Member(asked.name, serial, time.time()))
+        _log.info("node_joined", node=asked.name, host=asked.host)
+        return LetIn(certificate, self.authority.certificate, self.kept.servers)
+
+
+@dataclass(frozen=True)
+class Doorway:
+    """The application of the port.
+
+    Attributes:
+        inside: the daemon's own application, without its guard.
+        admission: None where this node lets nobody in.
+        drain: has this node take nothing new, or again.
+        is_member: whether a name of a certificate is still a node's.
+    """
+
+    inside: ASGIApp
+    kept: Membership
+    admission: Admission | None
+    tickets: Tickets
+    drain: Callable[[bool], None]
+    is_member: Callable[[str], bool]
+    render_error: RenderError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        peer, method, path = scope.get(PEER), scope["method"], scope["path"]
+        try:
+            if method == "GET" and path == AUTHORITY:
+                await _say(send, 200, {"authority": self.kept.authority.read_text("ascii")})
+            elif method == "POST" and path == JOIN:
+                await _say(send, 200, msgspec.to_builtins(await self._join(receive)))
+            elif peer is None or not self.is_member(peer):
+                raise RouteNotFound("This port is for the nodes of a cluster.")
+            elif method == "GET" and path.startswith(_SPENT):
+                await _say(send, 200, await self.tickets.spent(path.removeprefix(_SPENT)[:64]))
+            elif method == "POST" and path == _DRAIN:
+                await _say(send, 200, self._drain(await _body(receive)))
+            elif _may_ask(method, path):
+                await self.inside(scope, receive, send)
+            else:
+                raise RouteNotFound(f"Nodes do not ask each other for {method} {path}.")
+        except SupervisorError as error:
+            await Responder(send, None).whole(*self.render_error(error))
+
+    async def _join(self, receive: Receive) -> LetIn:
+        body = await _body(receive)
+        if self.admission is None:
+            raise ClusterRefused("this node lets nobody in: ask the one that began the cluster", "cluster_no_authority")
+        try:
+            asked = msgspec.json.decode(body, type=Joining)
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(f"The request to join cannot be read: {error}.") from None
+        return self.admission.admit(asked)
+
+    def _drain(self, body: bytes) -> dict[str, bool]:
+        try:
+            asked = msgspec.json.decode(body, type=_Drain)
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(f"The request cannot be read: {error}.") from None
+        self.drain(asked.on)
+        return {"on": asked.on}
+
+
+class _Drain(msgspec.Struct, frozen=True):
+    on: bool
+
+
+async def _body(receive: Receive) -> bytes:
+    """Return a small body. Raises InvalidRequest."""
+    found = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise InvalidRequest("The request broke off.")
+        piece: bytes = message.get("body", b"")
+        found += piece
+        if len(found) > _MOST:
+            raise InvalidRequest("The request is too large.")
+        if not message.get("more_body"):
+            return found
+
+
+def _may_ask(method: str, path: str) -> bool:
+    """Return whether a node may ask another one for this: what it passes on for clients, and plans."""
+    if (method, path) in _ASKED:
+        return True
+    return is_relayed(path) or path.startswith(UPSTREAM) or (method == "GET" and asked_of(path) is not None)
+
+
+async def _say(send: Send, status: int, value: object) -> None:
+    await Responder(send, None).whole(status, json.dumps(value).encode())

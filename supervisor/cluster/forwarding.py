@@ -1,0 +1,318 @@
+"""Clients' requests on their way to the node that answers them, and its answers on their way back.
+
+The node that a client asks is the front door. It looks at the request's model, chooses a node, and passes the request
+on as it came, once at most: a request that a node has passed on is answered where it arrives. Bytes of the answer are
+not looked at, as the other node has made of them what the client wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from supervisor.cluster.member import Member
+from supervisor.cluster.peerclient import PeerResponse, PeerUnreachable
+from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.store import StoreUnavailable
+from supervisor.cluster.tickets import TICKET, Tickets
+from supervisor.cluster.told import Told
+from supervisor.core.cluster.choice import Go, Nowhere, Place, Wait, Wanted, choose
+from supervisor.core.cluster.directory import Directory, Seen
+from supervisor.core.cluster.placing import Offer, best
+from supervisor.core.doors.names import meant_names
+from supervisor.core.requests.affinity import affinity_of
+from supervisor.engines.client import Payload
+from supervisor.errors import (
+    ClusterUnavailable,
+    ModelDoesNotFit,
+    ModelMoved,
+    NodeLost,
+    RequestCancelled,
+    SupervisorError,
+)
+from supervisor.pool.inflight import Inflight
+from supervisor.proxy.account import Account
+from supervisor.proxy.asgi import Responder
+from supervisor.proxy.elsewhere import MOVED, PEER, Call
+from supervisor.system.requestid import current_id
+
+_log = structlog.get_logger()
+
+CLAIM: Final = "x-supervisor-claim"
+"""The header with the revision of the claim by which a node is asked for a model."""
+
+_PLAN_S: Final = 10.0
+_MOST_TRIES: Final = 4
+_RETRY_S: Final = 5.0
+_SPENT_S: Final = 5.0
+_PASSED: Final = frozenset({"content-type", "accept", "user-agent", "traceparent", "x-request-timeout", "priority"})
+_KEPT: Final = frozenset({
+    b"content-type",
+    b"content-length",
+    b"retry-after",
+    b"x-should-retry",
+    b"cache-control",
+    b"x-accel-buffering",
+})
+
+Plan = Callable[[str], Awaitable[Offer]]
+"""Says whether a model fits on this node. Raises SupervisorError."""
+
+
+@dataclass(frozen=True)
+class Forwarding:
+    """The other nodes, for who relays.
+
+    Attributes:
+        directory, member: who is there, and who may load what.
+        told: what runs on this node.
+        plan: this node's own offer.
+        inflight: all requests that are being answered.
+        tickets: what peers' requests have taken here.
+        clock: seconds of a monotonic clock.
+    """
+
+    directory: Directory
+    member: Member
+    peers: Peers
+    told: Told
+    plan: Plan
+    inflight: Inflight
+    tickets: Tickets
+    clock: Callable[[], float]
+    _placing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def answers(self, call: Call, responder: Responder, account: Account) -> bool:
+        """See `Elsewhere`."""
+        if PEER in call.scope:
+            self._check_claim(call)
+            self.tickets.follow(call.scope, account)
+            return False
+        model = self._meant(call)
+        if model is None or (account.key is not None and not account.key.rules.sees(model)):
+            return False
+        tried: set[str] = set()
+        for _ in range(_MOST_TRIES):
+            node = await self._node(model, call, tried)
+            if node is None:
+                return False
+            account.model, account.stream = model, call.stream
+            if await self._answered(model, node, call, (responder, account)):
+                return True
+            tried.add(node.node.name)
+        raise ClusterUnavailable(
+            f"No node could answer for '{model}': {len(tried)} were tried. Repeat the request.", retry_after=_RETRY_S
+        )
+
+    def _meant(self, call: Call) -> str | None:
+        """Return the id of the model that is meant, where the cluster knows it; None: this node says what is wrong."""
+        if not isinstance(call.model, str) or not call.model:
+            return None
+        return next(filter(None, map(self.directory.id_of, meant_names(call.model))), None)
+
+    def _check_claim(self, call: Call) -> None:
+        """Raise ModelMoved for a model that is to be loaded here though another node has claimed it."""
+        model = self._meant(call)
+        if model is None or self.told.running(model) is not None:
+            return
+        quoted = _header(call, CLAIM.encode())
+        claim = self.directory.claim(model, self.clock())
+        newer = claim is not None and claim.revision > (int(quoted) if quoted.isdigit() else 0)
+        if claim is not None and newer and claim.claim.node != self.directory.me:
+            raise ModelMoved(f"'{model}' is for the node {claim.claim.node} to load. Repeat the request there.")
+
+    # where to
+
+    async def _node(self, model: str, call: Call, tried: set[str]) -> Seen | None:
+        """Return the node that is to answer; None: this one. Waits while somebody else is about to know."""
+        said = call.said
+        key = affinity_of(said.fields, said.heads) if said is not None and self._several(model) else None
+        with self.member.changes.watch() as changed:
+            while True:
+                changed.clear()
+                wanted = Wanted(model, key, frozenset(tried), self.told.running(model))
+                match choose(self.directory, wanted, self.clock()):
+                    case Go(name):
+                        return None if name == self.directory.me else self.directory.node(name)
+                    case Place(nodes, over):
+                        await self._placed(model, Place(nodes, over))
+                    case Wait():
+                        await _woken(changed, 1.0)
+                    case Nowhere(why):
+                        raise ClusterUnavailable(
+                            f"'{model}' cannot be loaded now: {why}. Repeat the request in a moment.",
+                            retry_after=_RETRY_S,
+                        )
+
+    def _several(self, model: str) -> bool:
+        return len(self.directory.running(model, self.clock())) > 1
+
+    async def _placed(self, model: str, place: Place) -> None:
+        """Have a node claim the model. All who want it here at the same time wait for one placement."""
+        task = self._placing.get(model)
+        if task is None:
+            task = self._placing[model] = asyncio.ensure_future(self._place(model, place))
+            task.add_done_callback(lambda _: self._placing.pop(model, None))
+        await asyncio.shield(task)
+
+    async def _place(self, model: str, place: Place) -> None:
+        answers = await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
+        found = best((one for one in answers if isinstance(one, Offer)), place.nodes)
+        if found is None:
+            refusals = [one for one in answers if isinstance(one, SupervisorError)]
+            raise refusals[0] if refusals else ModelDoesNotFit(f"'{model}' fits on no node of the cluster now.")
+        try:
+            node = await self.member.claim(model, found.node, place.over)
+        except StoreUnavailable as error:
+            raise ClusterUnavailable(
+                f"The cluster cannot decide who loads '{model}' now ({error}). Repeat the request in a moment.",
+                retry_after=_RETRY_S,
+            ) from None
+        _log.info("model_placed", model=model, node=node)
+
+    async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
+        """Return what a node says of loading a model."""
+        try:
+            if name == self.directory.me:
+                return await self.plan(model)
+            seen = self.directory.node(name)
+            if seen is None:
+                return NodeLost(f"The node {name} has left.")
+            client = self.peers.client(seen.node.host, seen.node.port)
+            found = await self.peers.ask(client, "POST", "/api/v1/plan", {"target": model}, _PLAN_S)
+            return offer_of(name, found) if isinstance(found, dict) else Offer(name, fits=False)
+        except PeerUnreachable as error:
+            self.directory.unreachable(name, self.clock(), gone=error.refused)
+            return NodeLost(f"The node {name} cannot be reached ({error}). Repeat the request.")
+        except Refused as error:
+            return ModelDoesNotFit(f"{name}: {error}")
+        except SupervisorError as error:
+            return error
+
+    # the request, and its answer
+
+    async def _answered(self, model: str, seen: Seen, call: Call, ends: tuple[Responder, Account]) -> bool:
+        """Have a node answer; False where another one may be asked, as the client has had nothing yet."""
+        responder, account = ends
+        name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
+        ticket = secrets.token_hex(8) if account.key is not None else None
+        with self.inflight.entered(model, call.path, stream=call.stream) as request:
+            try:
+                async with client.send(*self._request(call, account, ticket)) as response:
+                    account.has_engine()
+                    account.answered(response.status)
+                    if self._moved(response, name):
+                        return False
+                    await _pass_on(response, responder)
+            except PeerUnreachable as error:
+                self.directory.unreachable(name, self.clock(), gone=error.refused)
+                if not responder.said:
+                    _log.info("node_unreachable", node=name, reason=str(error))
+                    return False
+                await _end(call, responder, account, _lost(name, error))
+            except asyncio.CancelledError:
+                cancelled = request.was_cancelled()
+                if cancelled is None:
+                    raise
+                await _cancelled(call, responder, account, cancelled)
+            finally:
+                if ticket is not None:
+                    await self._spend(seen, account, ticket)
+        return True
+
+    def _request(
+        self, call: Call, account: Account, ticket: str | None
+    ) -> tuple[str, str, list[tuple[str, str]], Payload]:
+        """Return method, target, headers and body for the node."""
+        scope = call.scope
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in scope["headers"]
+            if name.decode("latin-1") in _PASSED and name != b"content-type"
+        ]
+        headers.append(("content-type", call.content_type))
+        if (request_id := current_id()) is not None:
+            headers.append(("x-request-id", request_id))
+        claim = self.directory.claim(account.model or "", self.clock())
+        if claim is not None:
+            headers.append((CLAIM, str(claim.revision)))
+        if ticket is not None:
+            headers.append((TICKET, ticket))
+        query = scope.get("query_string", b"").decode("latin-1")
+        target = scope["raw_path"].decode("latin-1")
+        return scope["method"], f"{target}?{query}" if query else target, headers, call.body
+
+    def _moved(self, response: PeerResponse, name: str) -> bool:
+        """Return whether the node says that the model is another's to load. It knows better than this one."""
+        if MOVED.encode() not in {key.lower() for key, _ in response.headers}:
+            return False
+        _log.info("model_moved", node=name)
+        return True
+
+    async def _spend(self, seen: Seen, account: Account, ticket: str) -> None:
+        """Count for a key what the other node has counted for its request."""
+        client = self.peers.client(seen.node.host, seen.node.port)
+        try:
+            found = await self.peers.ask(client, "GET", f"/cluster/spent/{ticket}", None, _SPENT_S)
+        except (PeerUnreachable, Refused) as error:
+            _log.warning(
+                "spent_unknown", node=seen.node.name, key=account.key and account.key.rules.name, reason=str(error)
+            )
+            return
+        self.tickets.take(found, account)
+
+
+async def _pass_on(response: PeerResponse, responder: Responder) -> None:
+    """Send what comes as it comes. Raises PeerUnreachable."""
+    await responder.start(response.status, [one for one in response.headers if one[0].lower() in _KEPT])
+    framed = any(name.lower() == b"content-length" for name, _ in response.headers)
+    held: list[bytes] = []
+
+    def pass_on(arrived: bytes) -> bool:
+        if not framed and not response.is_complete and responder.write_now(arrived):
+            return True
+        held.append(arrived)
+        return False
+
+    while not await response.pipe(pass_on):
+        for piece in held:
+            await responder.write(piece)
+        held.clear()
+    for piece in held:
+        await responder.write(piece)
+    await responder.end()
+
+
+async def _end(call: Call, responder: Responder, account: Account, error: SupervisorError) -> None:
+    """End a stream that has begun with an error."""
+    account.failed(error, in_stream=True)
+    said = {"message": error.message, "type": "server_error", "code": error.code, "param": None}
+    if not responder.ended:
+        await responder.end(call.api.stream_error(said))
+
+
+async def _cancelled(call: Call, responder: Responder, account: Account, error: RequestCancelled) -> None:
+    if not responder.said:
+        raise error
+    await _end(call, responder, account, error)
+
+
+def _lost(name: str, error: PeerUnreachable) -> NodeLost:
+    return NodeLost(f"The node {name} was lost while it was answering ({error}). Repeat the request.")
+
+
+def _header(call: Call, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in call.scope["headers"] if key == name), "")
+
+
+async def _woken(changed: asyncio.Event, within: float) -> None:
+    try:
+        async with asyncio.timeout(within):
+            await changed.wait()
+    except TimeoutError:
+        return

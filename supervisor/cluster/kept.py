@@ -1,0 +1,132 @@
+"""What a node keeps of its cluster: in its state folder, for its owner alone. The key never leaves the host."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from supervisor.core.cluster.messages import Host, NodeName, Port
+from supervisor.system.atomic import atomic_write
+from supervisor.system.owned import own_folder, read_own
+
+PEER_PORT: Final = 8586
+"""Port at which other nodes reach a node."""
+
+STORE_PORT: Final = 8587
+"""Port of a node's NATS server."""
+
+_FILE: Final = "cluster.json"
+_MOST: Final = 1 << 16
+_VERSION: Final = 1
+
+
+class Server(msgspec.Struct, frozen=True):
+    """Address of a NATS server."""
+
+    host: Host
+    port: Port
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    version: int
+    name: NodeName
+    host: Host
+    port: Port
+    servers: Annotated[tuple[Server, ...], msgspec.Meta(min_length=1, max_length=9)]
+    serves: Server | None = None
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A node's part in its cluster.
+
+    Attributes:
+        folder: where all of it lies.
+        host, port: where other nodes reach it.
+        servers: the NATS servers of the cluster.
+        serves: address of the one that this node runs; None: it runs none.
+    """
+
+    folder: Path
+    name: str
+    host: str
+    port: int
+    servers: tuple[Server, ...]
+    serves: Server | None = None
+
+    @property
+    def authority(self) -> Path:
+        """File of the authority's certificate (PEM)."""
+        return self.folder / "ca.pem"
+
+    @property
+    def chain(self) -> Path:
+        """File of the node's certificate (PEM)."""
+        return self.folder / "node.pem"
+
+    @property
+    def key(self) -> Path:
+        """File of the node's key (PEM)."""
+        return self.folder / "node.key"
+
+    @property
+    def invites(self) -> bool:
+        """True if this node has the authority's key, and so can let others in."""
+        return (self.folder / "authority.key").exists()
+
+    def dialling(self) -> ssl.SSLContext:
+        """Return how other nodes and the servers are dialled. Raises OSError where files are missing or wrong.
+
+        The authority signs for nodes alone, so a certificate of its is proof enough of being one.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
+        context.load_verify_locations(self.authority)
+        context.load_cert_chain(self.chain, self.key)
+        return context
+
+    def answering(self) -> ssl.SSLContext:
+        """Return how connections of other nodes are taken: a stranger may have none, and may ask to join.
+
+        Raises OSError as `dialling`.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_verify_locations(self.authority)
+        context.load_cert_chain(self.chain, self.key)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+
+def membership(folder: Path) -> Membership | None:
+    """Return what is kept; None: this host is in no cluster. Raises OSError, and ValueError for nonsense."""
+    try:
+        kept = msgspec.json.decode(read_own(folder / _FILE, _MOST), type=_Kept)
+    except FileNotFoundError:
+        return None
+    if kept.version != _VERSION:
+        raise ValueError(f"{folder / _FILE} is of version {kept.version}, and {_VERSION} is read here")
+    return Membership(folder, kept.name, kept.host, kept.port, kept.servers, kept.serves)
+
+
+def keep(found: Membership, authority: str, certificate: str, key: bytes) -> None:
+    """Keep a membership with its certificates and key (PEM). Raises OSError."""
+    own_folder(found.folder)
+    atomic_write(found.key, key)
+    atomic_write(found.chain, certificate.encode())
+    atomic_write(found.authority, authority.encode())
+    kept = _Kept(_VERSION, found.name, found.host, found.port, found.servers, found.serves)
+    atomic_write(found.folder / _FILE, msgspec.json.encode(kept), durable=True)
+
+
+def forget(found: Membership) -> None:
+    """Be in no cluster any more: what is kept is removed. Raises OSError."""
+    for one in (found.folder / _FILE, found.key, found.chain, found.authority):
+        one.unlink(missing_ok=True)
+    for name in ("authority.key", "authority.pem", "gateway.pem", "gateway.key", "members.json"):
+        (found.folder / name).unlink(missing_ok=True)

@@ -1,0 +1,289 @@
+"""A node's part in its cluster: it tells the others what it does, hears them, and keeps its claims.
+
+Whoever holds the claim of a model loads it; nobody else does. A claim ends when its node does not renew it. A node that
+finds that its claim has become another's, as after a time without a connection, lets the model go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import structlog
+
+from supervisor.cluster.store import Entry, Store, StoreUnavailable
+from supervisor.cluster.told import Told
+from supervisor.core.cluster import messages as m
+from supervisor.core.cluster.directory import RENEW_S, TELL_S, Claimed, Directory
+from supervisor.pool.changes import Changes
+from supervisor.pool.pool import Pool
+
+_log = structlog.get_logger()
+
+_AT_ONCE_S: Final = 0.5  # the shortest time between two loads that are told
+_AGAIN_S: Final = 1.0
+_UNUSED_S: Final = 15.0  # a claim that no load follows is given up after so long
+
+
+@dataclass(slots=True)
+class _Mine:
+    """A claim of this node. since: when it was got. used: a load has followed."""
+
+    revision: int
+    since: float
+    number: int = 0
+    used: bool = False
+
+
+class Member:
+    """This node.
+
+    Args:
+        directory: what it learns goes there.
+        store: the cluster's.
+        told: what it tells.
+        pool: whose engines its claims are for.
+        clock: seconds of a monotonic clock.
+
+    Attributes:
+        changes: is told whenever the directory changes.
+    """
+
+    def __init__(self, directory: Directory, store: Store, told: Told, pool: Pool, clock: Callable[[], float]) -> None:
+        self.directory = directory
+        self.changes = Changes()
+        self._store = store
+        self._told = told
+        self._pool = pool
+        self._clock = clock
+        self._mine: dict[str, _Mine] = {}
+        self._keys: dict[str, str] = {}  # of claims' models, as a claim that is given up does not say which it was
+        self._again = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Take part, once the store is connected."""
+        for work in (self._take_part(), self._tell(), self._renew()):
+            self._tasks.add(asyncio.ensure_future(work))
+
+    def disown(self) -> None:
+        """Say and hear nothing any more, and leave everything as it is."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def leave(self, *, for_good: bool = False) -> None:
+        """Give up all claims. for_good: be no member any more, either."""
+        self.disown()
+        try:
+            for model, mine in tuple(self._mine.items()):
+                await self._store.update("claims", m.key_of(model), None, mine.revision)
+            if for_good:
+                await self._forget_node(self.directory.me)
+        except StoreUnavailable as error:
+            _log.warning("cluster_left_unsaid", reason=str(error))
+
+    async def remove(self, name: str) -> None:
+        """Take a node out that is no more. Raises StoreUnavailable."""
+        await self._forget_node(name)
+
+    def connected(self, *, now: bool) -> None:
+        """Note that the store has come, or has gone."""
+        if now:
+            self._again.set()
+        elif self.directory.connected:
+            _log.warning("cluster_disconnected")
+            self.directory.connected = False
+            self.changes.tell()
+
+    async def claim(self, model: str, node: str, over: Claimed | None = None) -> str:
+        """Claim a model for a node; return the node that has it then, which may be another. Raises StoreUnavailable.
+
+        over: the claim of a node that is no more, which this one takes the place of.
+        """
+        key, claim = m.key_of(model), m.Claim(model, node)
+        if over is not None:
+            revision = await self._store.update("claims", key, m.bytes_of(claim), over.revision)
+            if revision is not None:
+                self._claimed(Entry(key, m.bytes_of(claim), revision))
+                return node
+        entry = await self._store.create("claims", key, m.bytes_of(claim))
+        self._claimed(entry)
+        found = None if entry.value is None else m.read(entry.value, m.Claim)
+        return node if found is None else found.node
+
+    # what is heard
+
+    async def _take_part(self) -> None:
+        while True:
+            self._again.clear()
+            try:
+                await self._begin()
+            except StoreUnavailable as error:
+                _log.debug("cluster_not_ready", reason=str(error))
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            self.directory.connected = True
+            _log.info("cluster_connected", nodes=[seen.node.name for seen in self.directory])
+            self.changes.tell()
+            await self._again.wait()
+
+    async def _begin(self) -> None:
+        """Hear everything from now on, and be a member. What was kept of others and is no more is forgotten."""
+        await self._store.ready()
+        named: set[str] = set()
+
+        def known(entry: Entry) -> None:
+            named.add(entry.key)
+            self._node(entry)
+
+        node = self._told.node()
+        self.directory.put(node)
+        await self._store.put("nodes", node.name, m.bytes_of(node))
+        await self._store.watch("nodes", known)
+        for seen in self.directory:
+            if seen.node.name not in named | {node.name}:
+                self.directory.remove(seen.node.name)
+        await self._store.watch("claims", self._claimed)
+        await self._store.publish(m.bytes_of(self._told.load()), self._heard)
+
+    def _node(self, entry: Entry) -> None:
+        if entry.value is None:
+            if entry.key != self.directory.me:
+                self.directory.remove(entry.key)
+        else:
+            try:
+                node = m.read(entry.value, m.Node)
+            except m.NotUnderstood as error:
+                _log.warning("node_not_understood", node=entry.key, reason=str(error))
+                return
+            if node.name == entry.key != self.directory.me:
+                self.directory.put(node)
+        self.changes.tell()
+
+    def _claimed(self, entry: Entry) -> None:
+        now = self._clock()
+        if entry.value is None:
+            model = self._keys.get(entry.key)
+            if model is not None:
+                self.directory.unclaimed(model, entry.revision)
+            self.changes.tell()
+            return
+        try:
+            claim = m.read(entry.value, m.Claim)
+        except m.NotUnderstood as error:
+            _log.warning("claim_not_understood", reason=str(error))
+            return
+        self._keys[entry.key] = claim.model
+        self.directory.claimed(claim, entry.revision, now)
+        mine = self._mine.get(claim.model)
+        if claim.node == self.directory.me:
+            if mine is None:
+                self._mine[claim.model] = _Mine(entry.revision, now)
+            elif entry.revision > mine.revision:
+                mine.revision = entry.revision
+        elif mine is not None and entry.revision > mine.revision:
+            self._lose(claim.model, claim.node)
+        self.changes.tell()
+
+    def _heard(self, data: bytes) -> None:
+        try:
+            load = m.read(data, m.Load)
+        except m.NotUnderstood as error:
+            _log.debug("load_not_understood", reason=str(error))
+            return
+        if self.directory.hear(load, self._clock()):
+            self.changes.tell()
+
+    # what is told
+
+    async def _tell(self) -> None:
+        """Tell what this node does when it changes, not too often, and now and then in any case."""
+        last: m.Load | None = None
+        with self._pool.watch() as changed:
+            while True:
+                changed.clear()
+                load = self._told.load()
+                if last is None or not _same(last, load):
+                    await self._say(load)
+                    last = load
+                    await asyncio.sleep(_AT_ONCE_S)
+                try:
+                    async with asyncio.timeout(TELL_S):
+                        await changed.wait()
+                except TimeoutError:
+                    last = None
+
+    async def _say(self, load: m.Load) -> None:
+        node, known = self._told.node(), self.directory.node(load.node)
+        try:
+            if known is not None and known.node != node:
+                await self._store.put("nodes", node.name, m.bytes_of(node))
+                self.directory.put(node)
+            await self._store.publish(m.bytes_of(load))
+        except (StoreUnavailable, ValueError) as error:
+            _log.debug("load_not_told", reason=str(error))
+
+    # claims
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            if self.directory.connected:
+                try:
+                    await self._renew_all()
+                except StoreUnavailable as error:
+                    _log.debug("claims_not_renewed", reason=str(error))
+
+    async def _renew_all(self) -> None:
+        for model in {one.model for one in self._pool.residents()} - self._mine.keys():
+            if self._told.running(model) is not None:  # loaded by command
+                self._claimed(await self._store.create("claims", m.key_of(model), _claim(model, self.directory.me)))
+        now = self._clock()
+        for model, mine in tuple(self._mine.items()):
+            mine.used = mine.used or self._told.running(model) is not None
+            if self._told.running(model) is None and (mine.used or now - mine.since > _UNUSED_S):
+                await self._give_up(model, mine)
+            else:
+                await self._renewed(model, mine)
+
+    async def _give_up(self, model: str, mine: _Mine) -> None:
+        self._mine.pop(model, None)
+        await self._store.update("claims", m.key_of(model), None, mine.revision)
+
+    async def _renewed(self, model: str, mine: _Mine) -> None:
+        """Renew a claim. One that has ended is got again if nobody else has it."""
+        mine.number += 1
+        value = m.bytes_of(m.Claim(model, self.directory.me, mine.number))
+        revision = await self._store.update("claims", m.key_of(model), value, mine.revision)
+        if revision is None:
+            self._claimed(await self._store.create("claims", m.key_of(model), value))
+        else:
+            self._claimed(Entry(m.key_of(model), value, revision))
+
+    def _lose(self, model: str, node: str) -> None:
+        """Let a model go that another node has the right to load."""
+        del self._mine[model]
+        if self._told.running(model) is not None:
+            _log.warning("claim_lost", model=model, node=node, effect="it is unloaded here, after its requests")
+            self._pool.ask_unload(model)
+
+    async def _forget_node(self, name: str) -> None:
+        await self._store.put("nodes", name, None)
+
+
+def _claim(model: str, node: str) -> bytes:
+    return m.bytes_of(m.Claim(model, node))
+
+
+def _same(one: m.Load, other: m.Load) -> bool:
+    """Return whether there is nothing new but the number, and figures that hardly differ."""
+    near = abs(one.free_bytes - other.free_bytes) < _LITTLE
+    return near and msgspec.structs.replace(one, number=0, free_bytes=0) == msgspec.structs.replace(
+        other, number=0, free_bytes=0
+    )
+
+
+_LITTLE: Final = 256 << 20

@@ -1,0 +1,192 @@
+"""The NATS server of a node: found, started as a child of the daemon, and started again whenever it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import subprocess
+import sysconfig
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from supervisor.cluster.kept import Membership
+from supervisor.core.cluster.natsconfig import NatsConfig
+from supervisor.core.environment import for_engines
+from supervisor.core.takeover.carried import HeldProcess
+from supervisor.errors import NatsServerFailed, NatsServerMissing
+from supervisor.system.adopted import NotOurs
+from supervisor.system.atomic import atomic_write
+from supervisor.system.child import Child, StopGrace
+from supervisor.system.owned import own_folder
+
+_log = structlog.get_logger()
+
+TOLD: Final = "SUPERVISOR_NATS_SERVER"
+"""The variable that names the program."""
+
+PROGRAM: Final = "nats-server"
+OLDEST: Final = (2, 11)
+
+_READY: Final = b"Server is ready"
+_READY_S: Final = 20.0
+_AGAIN_S: Final = 2.0
+_VERSION_S: Final = 10.0
+_GRACE: Final = StopGrace(0.0, 3.0)
+_LINES: Final = 5
+
+
+def locate(env: Mapping[str, str]) -> Path:
+    """Return the program: the one that `SUPERVISOR_NATS_SERVER` names, beside our Python, or on PATH.
+
+    Raises NatsServerMissing, also where it is too old. Blocks.
+    """
+    told = env.get(TOLD)
+    if told:
+        found: Path | None = Path(told)
+    else:
+        beside = shutil.which(PROGRAM, path=sysconfig.get_path("scripts"))
+        named = beside or shutil.which(PROGRAM, path=env.get("PATH", ""))
+        found = None if named is None else Path(named)
+    if found is None:
+        raise NatsServerMissing(
+            "A node that keeps the cluster's store needs nats-server. Install it with "
+            f"`pip install 'llama-supervisor[cluster]'`, or name it in {TOLD}."
+        )
+    version = _version(found, env)
+    if version < OLDEST:
+        said = ".".join(map(str, version)) or "of an unknown version"
+        raise NatsServerMissing(f"{found} is {said}; a cluster needs {'.'.join(map(str, OLDEST))} or newer.")
+    return found
+
+
+def _version(program: Path, env: Mapping[str, str]) -> tuple[int, ...]:
+    try:
+        ran = subprocess.run(
+            [program, "--version"], env=for_engines(env), capture_output=True, timeout=_VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NatsServerMissing(f"{program} cannot be run: {error}. Name another one in {TOLD}.") from None
+    digits = ran.stdout[:200].decode("ascii", "replace").rpartition("v")[2].strip().split("-")[0].split(".")
+    return tuple(int(one) for one in digits[:3] if one.isdigit())
+
+
+class NatsServer:
+    """The server of this node.
+
+    Args:
+        kept: the node's membership; it has an address to serve at.
+        env: the daemon's. records: folder for the records of processes.
+    """
+
+    def __init__(self, kept: Membership, env: Mapping[str, str], records: Path) -> None:
+        assert kept.serves is not None
+        self._kept = kept
+        self._serves = kept.serves
+        self._env = env
+        self._records = records
+        self._child: Child | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._said: deque[str] = deque(maxlen=_LINES)
+        self._ready = asyncio.Event()
+
+    async def start(self, held: HeldProcess | None = None) -> None:
+        """Have it run from now on, and wait until it is ready. held: the one of the image before.
+
+        Raises NatsServerMissing, NatsServerFailed.
+        """
+        if held is not None:
+            await self._adopt(held)
+        if self._child is None:
+            await self._spawn()
+        assert self._child is not None
+        ready = asyncio.ensure_future(self._ready.wait())
+        waited: set[asyncio.Future[Any]] = {ready, self._child.exit}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED, timeout=_READY_S)
+        ready.cancel()
+        if not self._ready.is_set():
+            await self._end()
+            raise NatsServerFailed(f"nats-server does not start: {'; '.join(self._said) or 'it says nothing'}.")
+        self._keeping = asyncio.ensure_future(self._keep())
+
+    def held(self) -> HeldProcess | None:
+        """Return what the next image of this process needs to adopt it; None where it does not run."""
+        if self._child is None:
+            return None
+        with contextlib.suppress(OSError):
+            return self._child.held()
+        return None
+
+    def disown(self) -> None:
+        """In a copy of this process: leave it alone, and hear nothing of it."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        if self._child is not None:
+            self._child.disown()
+            self._child.let_go()
+
+    async def close(self) -> None:
+        """End it."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
+        if self._child is not None:
+            await self._child.stop(ask=None, grace=_GRACE)
+            self._child = None
+
+    async def _keep(self) -> None:
+        while True:
+            assert self._child is not None
+            how = await self._child.exit
+            _log.error("nats_server_ended", how=str(how), said=list(self._said))
+            await asyncio.sleep(_AGAIN_S)
+            with contextlib.suppress(OSError, NatsServerMissing, NatsServerFailed):
+                await self._spawn()
+
+    async def _spawn(self) -> None:
+        program = await asyncio.to_thread(locate, self._env)
+        folder = self._kept.folder / "nats"
+        config = NatsConfig(
+            name=self._kept.name,
+            host=self._serves.host,
+            port=self._serves.port,
+            folder=str(folder / "store"),
+            authority=str(self._kept.authority),
+            chain=str(self._kept.chain),
+            key=str(self._kept.key),
+        )
+        self._ready.clear()
+        try:
+            own_folder(folder)
+            atomic_write(folder / "nats.conf", config.text().encode())
+            self._child = await Child.spawn(
+                [str(program), "--config", str(folder / "nats.conf")],
+                env=for_engines(self._env),
+                on_stdout=self._heard,
+                on_stderr=self._heard,
+                record_dir=self._records,
+            )
+        except OSError as error:
+            raise NatsServerFailed(f"nats-server cannot be started: {error}.") from None
+
+    async def _adopt(self, held: HeldProcess) -> None:
+        try:
+            self._child = await Child.adopt(held, on_stdout=self._heard, on_stderr=self._heard)
+        except (NotOurs, OSError) as error:
+            _log.warning("nats_server_not_adopted", reason=str(error))
+            return
+        self._ready.set()
+
+    def _heard(self, line: bytes) -> None:
+        text = line[:500].decode("utf-8", "replace")
+        if _READY in line:
+            self._ready.set()
+        elif b"[ERR]" in line or b"[FTL]" in line or b"nats-server:" in line:
+            self._said.append(text.strip())
+            _log.warning("nats_server_said", line=text)

@@ -1,0 +1,235 @@
+"""The store of a cluster: NATS with JetStream's key-value buckets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+
+from supervisor.cluster.kept import Server
+from supervisor.cluster.store import Bucket, Entry, StoreUnavailable
+from supervisor.core.cluster.directory import CLAIM_S
+from supervisor.core.cluster.messages import MOST_BYTES
+from supervisor.errors import ClusterUnavailable
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.js import JetStreamContext
+    from nats.js.kv import KeyValue
+
+_Result = TypeVar("_Result")
+
+_log = structlog.get_logger()
+
+_ANSWER_S: Final = 3.0
+_AGAIN_S: Final = 0.5
+_PING_S: Final = 2
+_SUBJECT: Final = "supervisor.load"
+_BUCKETS: Final[tuple[Bucket, ...]] = ("nodes", "claims")
+_MOST_STORED: Final = 64 << 20
+
+
+class NatsStore:
+    """A connection to the store, which is made anew whenever it breaks.
+
+    Args:
+        servers: addresses. tls: how they are dialled. name: of this node.
+        changed: called with True once it is connected, again after each break, and with False when it breaks.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        tls: ssl.SSLContext,
+        name: str,
+        changed: Callable[[bool], None],
+    ) -> None:
+        self._urls = [f"tls://{_in_url(one.host)}:{one.port}" for one in servers]
+        self._tls = tls
+        self._name = name
+        self._changed = changed
+        self._client: Client | None = None
+        self._stream: JetStreamContext | None = None
+        self._buckets: dict[Bucket, KeyValue] = {}
+        self._watching: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> None:
+        """Connect, trying until it can be done. Raises ClusterUnavailable where nats-py is not installed."""
+        try:
+            import nats  # noqa: PLC0415 - an extra: nobody who has no cluster needs it
+            from nats.errors import Error, NoServersError  # noqa: PLC0415
+        except ImportError:
+            raise ClusterUnavailable(
+                "A cluster needs nats-py. Install it: `pip install 'llama-supervisor[cluster]'`."
+            ) from None
+        told = ""
+        while self._client is None:
+            try:
+                self._client = await nats.connect(
+                    servers=self._urls,
+                    name=self._name,
+                    tls=self._tls,
+                    tls_hostname="node",
+                    connect_timeout=int(_ANSWER_S),
+                    reconnect_time_wait=_AGAIN_S,
+                    max_reconnect_attempts=-1,
+                    ping_interval=_PING_S,
+                    max_outstanding_pings=2,
+                    pending_size=4 << 20,
+                    disconnected_cb=self._lost,
+                    reconnected_cb=self._back,
+                    error_cb=_grumble,
+                )
+            except (NoServersError, Error, OSError, TimeoutError) as error:
+                if (reason := str(error) or type(error).__name__) != told:
+                    _log.warning("cluster_unreachable", servers=self._urls, reason=reason)
+                told = reason
+                await asyncio.sleep(_AGAIN_S)
+        self._stream = self._client.jetstream(timeout=_ANSWER_S)
+
+    async def ready(self) -> None:
+        """Have the buckets there. Raises StoreUnavailable."""
+        assert self._stream is not None
+        for bucket in _BUCKETS:
+            self._buckets[bucket] = await _asked(self._bucket(self._stream, bucket))
+
+    async def put(self, bucket: Bucket, key: str, value: bytes | None) -> None:
+        """See `Store`."""
+        store = self._of(bucket)
+        await _asked(store.delete(key) if value is None else store.put(key, value))
+
+    async def create(self, bucket: Bucket, key: str, value: bytes) -> Entry:
+        """See `Store`."""
+        from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError  # noqa: PLC0415
+
+        store = self._of(bucket)
+        for _ in range(3):
+            with contextlib.suppress(KeyWrongLastSequenceError):
+                return Entry(key, value, await _asked(store.create(key, value)))
+            with contextlib.suppress(KeyNotFoundError):
+                found = await _asked(store.get(key))
+                return Entry(key, found.value, found.revision or 0)
+        raise StoreUnavailable("the key changes all the time")
+
+    async def update(self, bucket: Bucket, key: str, value: bytes | None, revision: int) -> int | None:
+        """See `Store`."""
+        from nats.js.errors import KeyWrongLastSequenceError  # noqa: PLC0415
+
+        store = self._of(bucket)
+        try:
+            if value is not None:
+                return await _asked(store.update(key, value, last=revision))
+            await _asked(store.delete(key, last=revision))
+        except KeyWrongLastSequenceError:
+            return None
+        return revision
+
+    async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
+        """See `Store`. Returns once all that was there has been told."""
+        from nats.js.kv import KeyValue  # noqa: PLC0415 - of the extra
+
+        watcher = await _asked(self._of(bucket).watchall())
+        known = asyncio.Event()
+
+        async def follow() -> None:
+            while True:
+                found = await watcher._updates.get()
+                if not isinstance(found, KeyValue.Entry):
+                    known.set()
+                    continue
+                hear(Entry(found.key, None if found.operation else found.value, found.revision or 0))
+
+        self._watching.add(task := asyncio.ensure_future(follow()))
+        task.add_done_callback(self._watching.discard)
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await known.wait()
+        except TimeoutError:
+            raise StoreUnavailable("what it has does not come") from None
+
+    async def publish(self, data: bytes, hear: Callable[[bytes], None] | None = None) -> None:
+        """See `Store`."""
+        if self._client is None:
+            raise StoreUnavailable("it is not connected")
+
+        async def told(message: Msg) -> None:
+            assert hear is not None
+            hear(message.data)
+
+        if hear is not None:
+            await _asked(self._client.subscribe(_SUBJECT, cb=told, pending_bytes_limit=16 << 20))
+        if data and self._client.is_connected:
+            await _asked(self._client.publish(_SUBJECT, data))
+
+    async def close(self) -> None:
+        """End the connection."""
+        for task in self._watching:
+            task.cancel()
+        if self._client is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(1):
+                    await self._client.close()
+
+    def disown(self) -> None:
+        """In a copy of the process: say and hear nothing more. The connection is another process's."""
+        for task in self._watching:
+            task.cancel()
+        if self._client is not None:
+            for name in ("_reading_task", "_ping_interval_task", "_flusher_task", "_reconnection_task"):
+                if (work := getattr(self._client, name, None)) is not None:
+                    work.cancel()
+
+    def _of(self, bucket: Bucket) -> KeyValue:
+        found = self._buckets.get(bucket)
+        if found is None:
+            raise StoreUnavailable("it is not connected yet")
+        return found
+
+    async def _bucket(self, stream: JetStreamContext, bucket: Bucket) -> KeyValue:
+        from nats.js.api import KeyValueConfig, StorageType  # noqa: PLC0415
+
+        lasting = bucket == "nodes"
+        return await stream.create_key_value(
+            KeyValueConfig(
+                bucket=bucket,
+                history=1,
+                ttl=None if lasting else CLAIM_S,
+                storage=StorageType.FILE if lasting else StorageType.MEMORY,
+                max_value_size=MOST_BYTES,
+                max_bytes=_MOST_STORED,
+                replicas=3 if len(self._urls) >= 3 else 1,
+            )
+        )
+
+    async def _lost(self) -> None:
+        self._changed(False)
+
+    async def _back(self) -> None:
+        self._changed(True)
+
+
+async def _asked(work: Awaitable[_Result]) -> _Result:
+    """Return what a call gives. Raises StoreUnavailable, and what tells of keys and revisions."""
+    from nats.errors import Error  # noqa: PLC0415
+    from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError  # noqa: PLC0415
+
+    try:
+        async with asyncio.timeout(_ANSWER_S * 2):
+            return await work
+    except (KeyNotFoundError, KeyWrongLastSequenceError):
+        raise
+    except (Error, OSError, TimeoutError) as error:
+        raise StoreUnavailable(str(error) or type(error).__name__) from error
+
+
+async def _grumble(error: Exception) -> None:
+    _log.debug("cluster_store", reason=str(error) or type(error).__name__)
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,440 @@
+"""HTTP to one other node, over mutual TLS; connections are kept, as a handshake costs more than a request.
+
+It is shaped as the client of engines: an answer's pieces go to a sink at the moment in which they arrive, no task is
+woken for them, and a slow reader holds the other node back. Leaving an answer before its end closes the connection,
+which cancels the work there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, cast
+
+import httptools
+
+from supervisor.engines.client import AnswerTooLarge, Payload
+
+_CONNECT_S: Final = 5.0
+_IDLE_S: Final = 15.0
+_MOST_IDLE: Final = 32
+_READ_BUFFER: Final = 1 << 18
+_PIECE: Final = 1 << 18
+_LONGEST_HEAD: Final = 1 << 18
+_MOST_FIELDS: Final = 256
+_CUT_OFF_MS: Final = 10_000
+_HOP_BY_HOP: Final = frozenset({
+    b"connection",
+    b"keep-alive",
+    b"transfer-encoding",
+    b"te",
+    b"trailer",
+    b"upgrade",
+    b"proxy-connection",
+})
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class PeerUnreachable(Exception):
+    """The node could not be asked, or broke off.
+
+    Attributes:
+        sent: it may have got the request.
+        refused: nobody listens there.
+    """
+
+    def __init__(self, message: str, *, sent: bool, refused: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.refused = refused
+
+
+class PeerClient:
+    """The client of one node. Raises PeerUnreachable where it says so."""
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext) -> None:
+        self._host = host
+        self._port = port
+        self._context = context
+        self._idle: deque[PeerConnection] = deque()
+        self._open: set[PeerConnection] = set()
+
+    def send(
+        self, method: str, target: str, headers: Sequence[tuple[str, str]], body: Payload, *, safe: bool = False
+    ) -> PeerRequest:
+        """Return a request; `async with` sends it, and gives the answer once status and headers are there.
+
+        target: path and query, percent-encoded. safe: it may be sent twice. Raises ValueError for a bad header.
+        """
+        pieces = (body,) if isinstance(body, bytes) else tuple(body)
+        size = sum(map(len, pieces))
+        lines = [f"{method} {target} HTTP/1.1", "host: node", *(f"{name}: {value}" for name, value in headers)]
+        if size or method != "GET":
+            lines.append(f"content-length: {size}")
+        if any(bad in line for line in lines for bad in "\r\n\0"):
+            raise ValueError("a header with a control character")
+        return PeerRequest(self, "\r\n".join([*lines, "", ""]).encode("latin-1"), pieces, safe=safe)
+
+    async def connection(self, *, fresh: bool) -> tuple[PeerConnection, bool]:
+        """Return a connection, and whether it was used before. fresh: it must not have been."""
+        while self._idle and not fresh:
+            found = self._idle.pop()
+            if found.rests():
+                return found, True
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                _, made = await loop.create_connection(
+                    lambda: PeerConnection(self), self._host, self._port, ssl=self._context, server_hostname="node"
+                )
+        except ConnectionRefusedError as error:
+            raise PeerUnreachable(f"nobody listens there: {error.strerror}", sent=False, refused=True) from None
+        except (OSError, TimeoutError) as error:
+            raise PeerUnreachable(str(error) or "no connection in time", sent=False) from None
+        self._open.add(made)
+        return made, False
+
+    def rest(self, connection: PeerConnection) -> None:
+        """Keep a connection for the next request."""
+        if len(self._idle) >= _MOST_IDLE:
+            self._idle.popleft().abort()
+        self._idle.append(connection)
+
+    def gone(self, connection: PeerConnection) -> None:
+        """Forget a connection that is closed."""
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    async def close(self) -> None:
+        """Close all that is open; whoever reads an answer gets PeerUnreachable."""
+        for one in tuple(self._open):
+            one.abort()
+
+
+class PeerRequest:
+    """A request that `async with` sends."""
+
+    def __init__(self, client: PeerClient, head: bytes, body: Sequence[bytes | memoryview], *, safe: bool) -> None:
+        self._client = client
+        self._head = head
+        self._body = body
+        self._safe = safe
+        self._connection: PeerConnection | None = None
+
+    async def __aenter__(self) -> PeerResponse:
+        fresh = False
+        while True:
+            connection, used = await self._client.connection(fresh=fresh)
+            self._connection = connection
+            answer = connection.begin()
+            try:
+                await connection.send(self._head, self._body)
+                await answer.head()
+            except PeerUnreachable:
+                connection.abort()
+                if used and not fresh and not answer.began and (self._safe or not connection.flushed):
+                    fresh = True
+                    continue
+                raise
+            except BaseException:
+                connection.abort()
+                raise
+            return answer
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._connection is not None  # entered
+        self._connection.leave()
+
+
+class PeerConnection(asyncio.Protocol):
+    """One connection, which answers one request at a time.
+
+    Attributes:
+        flushed: all of the request has been given to the system.
+    """
+
+    def __init__(self, client: PeerClient) -> None:
+        self._client = client
+        self._transport: asyncio.Transport | None = None
+        self._answer: PeerResponse | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._lost: str | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self.flushed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Have the system notice soon that the node was cut off."""
+        self._transport = cast(asyncio.Transport, transport)
+        under = transport.get_extra_info("socket")
+        if under is not None:
+            under.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in (("TCP_KEEPIDLE", 3), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+                if hasattr(socket, name):
+                    under.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                under.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _CUT_OFF_MS)
+
+    def data_received(self, data: bytes) -> None:
+        """Give it to the answer that is being read."""
+        if self._answer is None:  # nothing was asked
+            self.abort()
+        else:
+            self._answer.feed(data)
+
+    def eof_received(self) -> None:
+        """End what is read."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell who reads."""
+        self._lost = str(exc) if exc is not None else "it closed the connection"
+        self._writable.set()
+        self._client.gone(self)
+        if self._resting is not None:
+            self._resting.cancel()
+        if self._answer is not None:
+            self._answer.broke(self._lost)
+
+    def pause_writing(self) -> None:
+        """Note that the node does not read."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Note that it reads again."""
+        self._writable.set()
+
+    def begin(self) -> PeerResponse:
+        """Return the answer to come."""
+        if self._resting is not None:
+            self._resting.cancel()
+        self._answer = PeerResponse(self)
+        self.flushed = False
+        return self._answer
+
+    async def send(self, head: bytes, body: Sequence[bytes | memoryview]) -> None:
+        """Send a request. An answer that is there before its end is enough."""
+        assert self._transport is not None
+        assert self._answer is not None
+        if not body or (len(body) == 1 and len(body[0]) < _PIECE):
+            self._transport.write(head + b"".join(map(bytes, body)))
+        else:
+            self._transport.write(head)
+            for piece in body:
+                view = memoryview(piece)
+                for start in range(0, len(view), _PIECE):
+                    if self._lost is not None or self._answer.has_head:
+                        return
+                    self._transport.write(view[start : start + _PIECE])
+                    await self._writable.wait()
+                    await asyncio.sleep(0)
+        self.flushed = True
+
+    def hold(self) -> None:
+        """Read no more for now."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def leave(self) -> None:
+        """Keep the connection where its answer is complete; close it otherwise."""
+        answer, self._answer = self._answer, None
+        if answer is not None and answer.may_rest and self.flushed and self._lost is None:
+            self._resting = asyncio.get_running_loop().call_later(_IDLE_S, self.abort)
+            self._client.rest(self)
+        else:
+            self.abort()
+
+    def rests(self) -> bool:
+        """Return whether it can be used again."""
+        return self._lost is None and self._transport is not None and not self._transport.is_closing()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class PeerResponse:
+    """An answer.
+
+    Attributes:
+        headers: without those of the connection.
+        began: some of it has come.
+    """
+
+    def __init__(self, connection: PeerConnection) -> None:
+        self.status = 0
+        self.content_type = ""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.began = False
+        self.has_head = False
+        self._connection = connection
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._bare = 0
+        self._has_body = False
+        self._complete = False
+        self._framed = False
+        self._keeps = False
+        self._held = False
+        self._broken: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._sink: Callable[[bytes], bool] | None = None
+        self._full = False
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all of the body has come and was taken."""
+        return self._complete and not self._parts
+
+    @property
+    def may_rest(self) -> bool:
+        """True if the connection can be used again."""
+        return self._complete and self._framed and self._keeps and self._broken is None
+
+    async def head(self) -> None:
+        """Wait until status and headers are there."""
+        while not self.has_head:
+            await self._more()
+
+    async def read_some(self) -> bytes:
+        """Return all that has arrived since the last time, after waiting for something; empty at the end."""
+        while not self._parts:
+            if self._complete:
+                return b""
+            await self._more()
+        return self._take()
+
+    async def read(self, most: int) -> bytes:
+        """Return the rest of the body. Raise AnswerTooLarge where it has more than `most` bytes."""
+        found = b""
+        while part := await self.read_some():
+            found += part
+            if len(found) > most:
+                raise AnswerTooLarge(f"it has more than {most} bytes")
+        return found
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        """Hand the body to `sink` as it arrives. Returns True at its end, False when `sink` did: call it again."""
+        self._sink, self._full = sink, False
+        try:
+            if self._parts:
+                self._full = not sink(self._take())
+            while not (self._full or self._complete):
+                await self._more()
+        finally:
+            self._sink = None
+        if self._broken is not None and not self._complete:
+            raise self._broken
+        return not self._full
+
+    def feed(self, data: bytes) -> None:
+        """Parse what has arrived."""
+        if self._broken is not None:
+            return
+        self.began = True
+        try:
+            self._parser.feed_data(data)
+            self._check(len(data))
+            if self.has_head and self._parts and self._sink is not None:
+                self._full = not self._sink(self._take())
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._broken = PeerUnreachable(f"its answer is not HTTP: {error}", sent=True)
+        except Exception as error:  # noqa: BLE001 - the sink's own: for who called `pipe`
+            self._broken = error
+        over = self._complete or self._full or self._broken is not None
+        if self._size > _READ_BUFFER or self._full:
+            self._held = True
+            self._connection.hold()
+        if over or self._sink is None:
+            self._wake()
+
+    def broke(self, why: str) -> None:
+        """Take the end of the connection for the end of a body that has no other."""
+        self._keeps = False
+        if self.has_head and not self._framed:
+            self._complete = True
+        if not self._complete and self._broken is None:
+            self._broken = PeerUnreachable(why, sent=True)
+        self._wake()
+
+    def _check(self, size: int) -> None:
+        """Count bytes that came without any of the body: of the head, of chunks' frames, of what follows the body."""
+        if self._has_body:
+            self._has_body, self._bare = False, 0
+            return
+        self._bare += size
+        if self._complete and self._bare > size:
+            self._keeps = False  # it says more than was asked
+        if self._bare > _LONGEST_HEAD and not self._complete:
+            raise httptools.HttpParserError(f"more than {_LONGEST_HEAD} bytes between two pieces of a body")
+
+    def _take(self) -> bytes:
+        found = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return found
+
+    async def _more(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        if self._held:
+            self._held = False
+            self._connection.go_on()
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # what the parser calls
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header of the answer, not one that is about the connection."""
+        if self.has_head:
+            return  # a trailer
+        name = name.lower()
+        if len(self.headers) >= _MOST_FIELDS:
+            raise httptools.HttpParserError("too many headers")
+        self._framed = self._framed or name in _FRAMING
+        if name not in _HOP_BY_HOP:
+            self.headers.append((name, value))
+        if name == b"content-type":
+            self.content_type = value.partition(b";")[0].strip().decode("latin-1").lower()
+
+    def on_headers_complete(self) -> None:
+        """Take the status, unless the answer is yet to come."""
+        status = self._parser.get_status_code()
+        if status in {100, 102, 103}:
+            self.headers.clear()
+            return
+        self.status, self.has_head = status, True
+        self._keeps = self._parser.should_keep_alive()
+        self._framed = self._framed or status in {204, 304}
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece."""
+        self._has_body = True
+        self._parts.append(body)
+        self._size += len(body)
+
+    def on_message_complete(self) -> None:
+        """Note the end, unless it is that of an interim answer."""
+        if self.has_head:
+            self._complete = True

@@ -1,0 +1,80 @@
+"""The clients of all nodes, and what they are asked for besides clients' requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from supervisor.cluster.peerclient import PeerClient, PeerUnreachable
+from supervisor.core.cluster.placing import Offer
+from supervisor.core.text.foreignjson import parse
+
+_MOST: Final = 4 << 20
+_JSON: Final = [("content-type", "application/json")]
+
+
+class Refused(Exception):
+    """A node has answered with an error: its code and its message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Peers:
+    """The nodes as they are reached. tls: how they are dialled."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._clients: dict[tuple[str, int], PeerClient] = {}
+
+    def client(self, host: str, port: int) -> PeerClient:
+        """Return the client of a node."""
+        found = self._clients.get((host, port))
+        if found is None:
+            found = self._clients[host, port] = PeerClient(host, port, self._tls)
+        return found
+
+    async def ask(self, client: PeerClient, method: str, target: str, body: object, within: float) -> Any:
+        """Return the JSON that a node answers. Raises PeerUnreachable, Refused."""
+        payload = b"" if body is None else json.dumps(body).encode()
+        try:
+            async with asyncio.timeout(within), client.send(method, target, _JSON, payload, safe=True) as response:
+                said = await response.read(_MOST)
+                status = response.status
+        except TimeoutError:
+            raise PeerUnreachable("it does not answer in time", sent=True) from None
+        try:
+            found = parse(said)
+        except ValueError:
+            raise PeerUnreachable("its answer is no JSON", sent=True) from None
+        if status >= 400:
+            error = found.get("error") if isinstance(found, Mapping) else None
+            known: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+            raise Refused(str(known.get("code", "")), str(known.get("message", "")))
+        return found
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(*(one.close() for one in self._clients.values()), return_exceptions=True)
+
+
+def offer_of(node: str, plan: Mapping[str, Any]) -> Offer:
+    """Return a node's plan as an offer."""
+    evicts = plan.get("evict")
+    return Offer(
+        node,
+        fits=plan.get("fits") is True,
+        evicts=len(evicts) if isinstance(evicts, Sequence) else 0,
+        tokens_per_second=_speed(plan.get("speed")),
+    )
+
+
+def _speed(said: object) -> float | None:
+    """Return the tokens per second that a plan foretells for a short context."""
+    by_context = said.get("decode_tokens_per_second") if isinstance(said, Mapping) else None
+    found = next(iter(by_context.values()), None) if isinstance(by_context, Mapping) else None
+    return float(found) if isinstance(found, int | float) else None

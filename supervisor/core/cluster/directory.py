@@ -1,0 +1,180 @@
+"""The nodes of a cluster as one of them sees them: who is there, what runs where, who may load what.
+
+Times are seconds of a monotonic clock of the node that looks. It trusts no other node's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from supervisor.core.cluster.messages import Claim, Load, Node, Running
+
+TELL_S: Final = 5.0
+"""Seconds after which a node tells its load again, though nothing has changed."""
+
+SILENT_S: Final = 12.0
+"""Seconds without a word after which nothing new is sent to a node."""
+
+CLAIM_S: Final = 20.0
+"""Seconds after which a claim ends that is not renewed."""
+
+RENEW_S: Final = 4.0
+"""Seconds between two renewals: a store that pauses for as long as an election takes loses no claim."""
+
+_AVOIDED_S: Final = 3.0  # for which nothing is sent to a node that could not be reached
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claim as it is kept. revision: grows with every change of it. heard_at: when that was noticed."""
+
+    claim: Claim
+    revision: int
+    heard_at: float
+
+
+@dataclass(slots=True)
+class Seen:
+    """A node.
+
+    Attributes:
+        load: the last that it told; None: it has told none yet.
+        avoid_until: when it may be tried again after it could not be reached.
+        gone: it is proven that its daemon has ended.
+    """
+
+    node: Node
+    load: Load | None = None
+    heard_at: float = 0.0
+    avoid_until: float = 0.0
+    gone: bool = False
+
+    def runs(self, model: str) -> Running | None:
+        """Return what it last told of a model; None where it has no engine of it."""
+        return None if self.load is None else self.load.models.get(model)
+
+
+@dataclass(slots=True)
+class Directory:
+    """What one node knows of all.
+
+    Attributes:
+        me: its own name.
+        connected: it hears what the others tell. If not, what was heard last counts for as long as it lasts.
+    """
+
+    me: str
+    connected: bool = False
+    _nodes: dict[str, Seen] = field(default_factory=dict)
+    _claims: dict[str, Claimed] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    # what is heard
+
+    def put(self, node: Node) -> None:
+        """Take in what is kept of a node: it is new, or has changed."""
+        seen = self._nodes.get(node.name)
+        if seen is None:
+            self._nodes[node.name] = Seen(node)
+        else:
+            if (seen.node.host, seen.node.port) != (node.host, node.port):
+                seen.avoid_until, seen.gone = 0.0, False
+            seen.node = node
+        self._index()
+
+    def remove(self, name: str) -> None:
+        """Take out a node that has left."""
+        self._nodes.pop(name, None)
+        self._index()
+
+    def hear(self, load: Load, now: float) -> bool:
+        """Take in what a node does; return False where it is of no use: of no member, or older than the last one."""
+        seen = self._nodes.get(load.node)
+        if seen is None:
+            return False
+        last = seen.load
+        if last is not None and (load.started_at, load.number) <= (last.started_at, last.number):
+            return False
+        seen.load, seen.heard_at, seen.avoid_until, seen.gone = load, now, 0.0, False
+        return True
+
+    def claimed(self, claim: Claim, revision: int, now: float) -> None:
+        """Take in a claim."""
+        before = self._claims.get(claim.model)
+        if before is None or before.revision < revision:
+            self._claims[claim.model] = Claimed(claim, revision, now)
+
+    def unclaimed(self, model: str, revision: int) -> None:
+        """Take in that a claim has been given up."""
+        before = self._claims.get(model)
+        if before is not None and before.revision < revision:
+            del self._claims[model]
+
+    def unreachable(self, name: str, now: float, *, gone: bool) -> None:
+        """Note that a node could not be reached. gone: nobody listens there any more, so its daemon has ended."""
+        seen = self._nodes.get(name)
+        if seen is not None:
+            seen.avoid_until, seen.gone = now + _AVOIDED_S, gone
+
+    # what is asked
+
+    def __iter__(self) -> Iterator[Seen]:
+        return iter(tuple(self._nodes.values()))
+
+    def node(self, name: str) -> Seen | None:
+        """Return a node; None where there is no member of this name."""
+        return self._nodes.get(name)
+
+    def alive(self, seen: Seen, now: float) -> bool:
+        """Return whether requests may be sent to a node."""
+        if seen.node.name == self.me:
+            return True
+        told = seen.load is not None and (not self.connected or now - seen.heard_at < SILENT_S)
+        return told and not seen.gone and now >= seen.avoid_until
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the model that a name means anywhere in the cluster; None where nobody knows it."""
+        return self._names.get(name)
+
+    def models(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the models that any node can load or has loaded, by id, with their aliases."""
+        found: dict[str, tuple[str, ...]] = {}
+        for seen in self._nodes.values():
+            for model, aliases in seen.node.models.items():
+                found[model] = tuple(dict.fromkeys((*found.get(model, ()), *aliases)))
+        return found
+
+    def knowing(self, model: str, now: float) -> list[Seen]:
+        """Return the nodes that can load a model and take something new, by name."""
+        return [
+            seen
+            for _, seen in sorted(self._nodes.items())
+            if model in seen.node.models and self.alive(seen, now) and not (seen.load and seen.load.draining)
+        ]
+
+    def running(self, model: str, now: float) -> list[tuple[Seen, Running]]:
+        """Return the nodes where a model has an engine, by name."""
+        pairs = ((seen, seen.runs(model)) for _, seen in sorted(self._nodes.items()) if self.alive(seen, now))
+        return [(seen, running) for seen, running in pairs if running is not None]
+
+    def claim(self, model: str, now: float) -> Claimed | None:
+        """Return who may load a model; None where nobody has claimed it, or the claim has ended."""
+        found = self._claims.get(model)
+        if found is None or now - found.heard_at >= CLAIM_S:
+            return None
+        return found
+
+    def claims_of(self, name: str, now: float) -> list[str]:
+        """Return the models that a node has claimed, sorted."""
+        return sorted(
+            model for model, one in self._claims.items() if one.claim.node == name and self.claim(model, now) is one
+        )
+
+    def _index(self) -> None:
+        self._names = {}
+        for _, seen in sorted(self._nodes.items(), reverse=True):
+            self._names.update({alias: model for model, aliases in seen.node.models.items() for alias in aliases})
+        for seen in self._nodes.values():
+            self._names.update({model: model for model in seen.node.models})

@@ -1,0 +1,135 @@
+"""What nodes of a cluster tell each other: who they are, what runs there, and who has claimed a model.
+
+A message is JSON of a bounded size. Fields that are not known are left out, so nodes of neighbouring versions
+understand each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+
+PROTOCOL: Final = 1
+"""Version of the messages. A node takes those of its own and of the one before."""
+
+MOST_BYTES: Final = 1 << 18
+"""Bytes of one message."""
+
+MOST_MODELS: Final = 2000
+"""Models that a node tells of."""
+
+_COUNT: Final = msgspec.Meta(ge=0, le=1 << 20)
+_BYTES: Final = msgspec.Meta(ge=0, le=1 << 53)
+
+NodeName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:%-]{1,255}$")]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Count = Annotated[int, _COUNT]
+Bytes = Annotated[int, _BYTES]
+
+
+class NotUnderstood(ValueError):
+    """A message is none of these, or of a version that is not spoken here."""
+
+
+class Device(msgspec.Struct, frozen=True):
+    """A device of a node."""
+
+    name: Annotated[str, msgspec.Meta(max_length=255)]
+    total_bytes: Bytes
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node: kept in the cluster for as long as it is a member.
+
+    Attributes:
+        host, port: where other nodes reach it.
+        program: its version.
+        models: those that it can load, by id, with their aliases.
+    """
+
+    name: NodeName
+    host: Host
+    port: Port
+    program: Annotated[str, msgspec.Meta(max_length=64)]
+    models: Annotated[dict[ModelName, tuple[ModelName, ...]], msgspec.Meta(max_length=MOST_MODELS)] = {}
+    devices: Annotated[tuple[Device, ...], msgspec.Meta(max_length=256)] = ()
+    protocol: Count = PROTOCOL
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A model that has an engine on a node.
+
+    Attributes:
+        slots: requests that it answers at once. busy: those under way. waiting: those that wait for a slot.
+    """
+
+    state: Literal["loading", "ready"]
+    slots: Count = 0
+    busy: Count = 0
+    waiting: Count = 0
+
+    @property
+    def has_room(self) -> bool:
+        """True if a request would have a slot at once."""
+        return self.state == "ready" and not self.waiting and self.busy < self.slots
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What a node does now: published and never kept.
+
+    Attributes:
+        number: grows with every one that the node publishes since it started.
+        started_at: when it started, in seconds since 1970.
+        draining: it takes nothing new.
+        free_bytes: memory that models could have, of all its devices.
+    """
+
+    node: NodeName
+    number: Count
+    started_at: float
+    free_bytes: Bytes
+    draining: bool = False
+    models: Annotated[dict[ModelName, Running], msgspec.Meta(max_length=MOST_MODELS)] = {}
+    protocol: Count = PROTOCOL
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The right of a node to load a model. It ends when it is not renewed. number: grows with every renewal."""
+
+    model: ModelName
+    node: NodeName
+    number: Count = 0
+    protocol: Count = PROTOCOL
+
+
+_Message = TypeVar("_Message", Node, Load, Claim)
+
+
+def bytes_of(message: Node | Load | Claim) -> bytes:
+    """Return a message as it is sent. Raises ValueError where it is too large."""
+    found = msgspec.json.encode(message)
+    if len(found) > MOST_BYTES:
+        raise ValueError(f"a message of {len(found)} bytes is larger than {MOST_BYTES}")
+    return found
+
+
+def read(data: bytes, kind: type[_Message]) -> _Message:
+    """Read a message of this kind. Raises NotUnderstood."""
+    if len(data) > MOST_BYTES:
+        raise NotUnderstood(f"it is larger than {MOST_BYTES} bytes")
+    try:
+        found = msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise NotUnderstood(str(error)) from None
+    if found.protocol not in {PROTOCOL, PROTOCOL - 1}:
+        raise NotUnderstood(f"it is of protocol {found.protocol}, and {PROTOCOL} is spoken here")
+    return found
+
+
+def key_of(model: str) -> str:
+    """Return the key under which the claim of a model is kept: ids have characters that keys may not have."""
+    return hashlib.sha256(model.encode()).hexdigest()[:40]

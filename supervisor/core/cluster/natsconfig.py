@@ -1,0 +1,85 @@
+"""The configuration file of a NATS server: for nodes alone, with JetStream, and nothing else of what it can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_STORED: Final = 256 << 20  # bytes that JetStream may keep, on the disk and in memory
+
+
+@dataclass(frozen=True)
+class NatsConfig:
+    """A server.
+
+    Attributes:
+        name: of its node.
+        host, port: where it is reached.
+        folder: where it keeps what is stored.
+        authority, chain, key: the files of the cluster's authority, and of the node's certificate and key (PEM).
+        routes: the other servers' `host:port` for servers; empty: it is the only one.
+        route_port: its own such port.
+    """
+
+    name: str
+    host: str
+    port: int
+    folder: str
+    authority: str
+    chain: str
+    key: str
+    routes: Sequence[str] = ()
+    route_port: int = 0
+
+    def text(self) -> str:
+        """Return the file's text."""
+        lines = [
+            f"server_name: {_quoted(self.name)}",
+            f"listen: {_quoted(_address(self.host, self.port))}",
+            "max_payload: 1MB",
+            "max_connections: 1024",
+            'ping_interval: "2s"',
+            "ping_max: 2",
+            'write_deadline: "5s"',
+            "logtime: false",
+            f"tls {{ {self._tls()} }}",
+            "jetstream {",
+            f"  store_dir: {_quoted(self.folder)}",
+            f"  max_mem: {_STORED}",
+            f"  max_file: {_STORED}",
+            "  sync_interval: always",
+            "}",
+        ]
+        if self.routes:
+            routes = ", ".join(_quoted(f"tls://{one}") for one in self.routes)
+            lines += [
+                "cluster {",
+                '  name: "supervisor"',
+                f"  listen: {_quoted(_address(self.host, self.route_port))}",
+                f"  tls {{ {self._tls()} }}",
+                f"  routes: [{routes}]",
+                "}",
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _tls(self) -> str:
+        return (
+            f"cert_file: {_quoted(self.chain)}, key_file: {_quoted(self.key)}, ca_file: {_quoted(self.authority)}, "
+            'verify: true, min_version: "1.3"'
+        )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a string of the file, which has JSON's escapes for quotes and backslashes.
+
+    Raises ValueError for control characters: the file has no way to say them.
+    """
+    if not text.isprintable():
+        raise ValueError(f"{text!r} cannot stand in the configuration of a NATS server")
+    return json.dumps(text, ensure_ascii=False)

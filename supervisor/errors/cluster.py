@@ -1,0 +1,74 @@
+"""Errors of a cluster: many daemons as one."""
+
+from __future__ import annotations
+
+from supervisor.errors.daemon import DaemonError, Overloaded
+
+
+class ClusterError(DaemonError):
+    """Something about the cluster: the daemons that answer as one."""
+
+    code = "cluster_error"
+    status = 409
+
+
+class ClusterOff(ClusterError):
+    """This host is in no cluster."""
+
+    code = "cluster_off"
+
+
+class ClusterJoined(ClusterError):
+    """This host is in a cluster already."""
+
+    code = "cluster_joined"
+
+
+class ClusterRefused(ClusterError):
+    """A node does not let this host in, or is not the one that invited it."""
+
+    code = "cluster_refused"
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class ClusterUnavailable(Overloaded):
+    """The cluster cannot decide anything now: too few of its servers can be reached."""
+
+    code = "cluster_unavailable"
+
+
+class NodeNotFound(ClusterError):
+    """The cluster has no node of this name."""
+
+    code = "node_not_found"
+    status = 404
+
+
+class NodeLost(ClusterError):
+    """The node that was answering has ended, or cannot be reached any more."""
+
+    code = "node_lost"
+    status = 502
+    transient = True
+
+
+class ModelMoved(ClusterError):
+    """Another node has the right to load the model."""
+
+    code = "model_moved"
+
+
+class NatsServerMissing(ClusterError):
+    """There is no nats-server, or one that is too old."""
+
+    code = "nats_server_missing"
+
+
+class NatsServerFailed(ClusterError):
+    """The node's nats-server does not start."""
+
+    code = "nats_server_failed"
+    status = 503

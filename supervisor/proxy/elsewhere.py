@@ -1,0 +1,52 @@
+"""Answers of other nodes: whoever relays asks first whether the request is for another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from starlette.types import Scope
+
+from supervisor.core.stream.apis import Api
+from supervisor.engines.client import Payload
+from supervisor.proxy.account import Account
+from supervisor.proxy.asgi import Responder
+from supervisor.proxy.bodies import ClientJson
+
+PEER: Final = "supervisor.peer"
+"""The place in an ASGI scope of the name of the node that passes a request on; not there for a client's own."""
+
+MOVED: Final = "x-supervisor-moved"
+"""The header of an answer by which a node says that the model is another's."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A client's request.
+
+    Attributes:
+        model: the name that it says, whatever it is; None: none.
+        body, content_type: as the client sent them.
+        path: of the table, for those who list requests.
+        api: in whose form a stream ends.
+        said: its fields, where they were read.
+    """
+
+    scope: Scope
+    model: object
+    body: Payload
+    content_type: str
+    path: str
+    api: Api
+    stream: bool = False
+    said: ClientJson | None = None
+
+
+class Elsewhere(Protocol):
+    """The other nodes."""
+
+    async def answers(self, call: Call, responder: Responder, account: Account) -> bool:
+        """Have another node answer, and return True; False where this one is to.
+
+        Raises ClusterUnavailable, NodeLost, ModelDoesNotFit, ModelMoved.
+        """
