@@ -5,15 +5,17 @@ A model's card has all that llama-server's router tells in its list, so that cli
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import psutil
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
 
-from supervisor.api.services import IdentityOf, ReadinessOf, RequestsOf, StatusesOf
+from supervisor.api.services import ClusterOf, IdentityOf, ReadinessOf, RequestsOf, StatusesOf
 from supervisor.config.base import Name, Target
+from supervisor.core.requests.keys import Key
+from supervisor.proxy.metered import key_of
 from supervisor.service.about import Identity
 from supervisor.service.status import ModelStatus
 from supervisor.service.statuses import Statuses
@@ -29,6 +31,10 @@ _ROUTER_STATES: Mapping[str, str] = {
     "stopping": "loaded",
 }
 """Ours → the router's; any other is `unloaded`."""
+
+_RANK = ("unloaded", "loading", "ready")
+_BEST = ("unloaded", "loading", "loaded")
+"""States of models on nodes, the best last, and what the router calls them."""
 
 _TEXT = {"input_modalities": ["text"], "output_modalities": ["text"]}  # what the router says where it does not know
 
@@ -54,9 +60,13 @@ async def health(
 
 
 @router.get("/v1/models")
-async def models(statuses: StatusesOf, identity: IdentityOf) -> dict[str, Any]:
-    """Every model that can be asked for, loaded or not."""
-    return cards(statuses, identity)
+async def models(
+    statuses: StatusesOf, identity: IdentityOf, cluster: ClusterOf, request: Request
+) -> dict[str, Any]:
+    """Every model that can be asked for, loaded or not; in a cluster those of all nodes."""
+    found = cards(statuses, identity)
+    there = _of_others(cluster.models(), key_of(request.scope), {card["id"] for card in found["data"]}, identity)
+    return {**found, "data": [*found["data"], *there]}
 
 
 @router.get("/v1/models/{model:path}")
@@ -84,6 +94,30 @@ async def cancel_response(requests: RequestsOf, response_id: Name) -> dict[str, 
         "error": None,
         "incomplete_details": None,
     }
+
+
+def _of_others(
+    models: Mapping[str, Mapping[str, str]], key: Key | None, known: Set[str], identity: Identity
+) -> list[dict[str, Any]]:
+    """Return the cards of models that other nodes alone have."""
+    return [
+        {
+            "id": model,
+            "aliases": [],
+            "tags": [],
+            "object": "model",
+            "owned_by": "llama-supervisor",
+            "created": int(identity.started_at),
+            "status": {"value": _BEST[max(map(_RANK.index, states.values()))], "args": [], "preset": ""},
+            "architecture": dict(_TEXT),
+            "source": "cluster",
+            "can_remove": False,
+            "abilities": None,
+            "meta": {"n_ctx": None, "nodes": sorted(states)},
+        }
+        for model, states in sorted(models.items())
+        if model not in known and (key is None or key.rules.sees(model))
+    ]
 
 
 def router_status(status: ModelStatus) -> str:

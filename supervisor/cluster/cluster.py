@@ -157,6 +157,10 @@ class Cluster:
         self._unable = None if now else "its NATS servers cannot be reached"
         self._member.connected(now=now)
 
+    def heard(self, _event: str, model: str, *_more: object) -> None:
+        """Hear what happens to an engine."""
+        self._member.loads(model)
+
     # what is asked
 
     def status(self) -> ClusterStatus:

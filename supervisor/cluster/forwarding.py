@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from supervisor.cluster.member import Member
+from supervisor.cluster.member import Member, woken
 from supervisor.cluster.peerclient import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
@@ -49,6 +49,7 @@ CLAIM: Final = "x-supervisor-claim"
 _PLAN_S: Final = 10.0
 _MOST_TRIES: Final = 4
 _RETRY_S: Final = 5.0
+_LOOK_S: Final = 1.0
 _SPENT_S: Final = 5.0
 _PASSED: Final = frozenset({"content-type", "accept", "user-agent", "traceparent", "x-request-timeout", "priority"})
 _KEPT: Final = frozenset({
@@ -142,7 +143,7 @@ class Forwarding:
                     case Place(nodes, over):
                         await self._placed(model, Place(nodes, over))
                     case Wait():
-                        await _woken(changed, 1.0)
+                        await woken(changed, _LOOK_S)
                     case Nowhere(why):
                         raise ClusterUnavailable(
                             f"'{model}' cannot be loaded now: {why}. Repeat the request in a moment.",
@@ -309,10 +310,3 @@ def _lost(name: str, error: PeerUnreachable) -> NodeLost:
 def _header(call: Call, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in call.scope["headers"] if key == name), "")
 
-
-async def _woken(changed: asyncio.Event, within: float) -> None:
-    try:
-        async with asyncio.timeout(within):
-            await changed.wait()
-    except TimeoutError:
-        return

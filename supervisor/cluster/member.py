@@ -25,17 +25,18 @@ _log = structlog.get_logger()
 
 _AT_ONCE_S: Final = 0.5  # the shortest time between two loads that are told
 _AGAIN_S: Final = 1.0
+_CLAIMS_S: Final = 0.1  # the shortest time between two looks at the claims
 _UNUSED_S: Final = 15.0  # a claim that no load follows is given up after so long
+_LATE_S: Final = 2.0  # and one that has come when its load was over already, as it may have been
 
 
 @dataclass(slots=True)
 class _Mine:
-    """A claim of this node. since: when it was got. used: a load has followed."""
+    """A claim of this node. until: how long a load may be awaited, which then has followed: 0."""
 
     revision: int
-    since: float
+    until: float
     number: int = 0
-    used: bool = False
 
 
 class Member:
@@ -60,13 +61,15 @@ class Member:
         self._pool = pool
         self._clock = clock
         self._mine: dict[str, _Mine] = {}
+        self._beginning = False  # what was there before is being told
+        self._loaded: dict[str, float] = {}  # when models were loaded last
         self._keys: dict[str, str] = {}  # of claims' models, as a claim that is given up does not say which it was
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Take part, once the store is connected."""
-        for work in (self._take_part(), self._tell(), self._renew()):
+        for work in (self._take_part(), self._tell(), self._keep_claims()):
             self._tasks.add(asyncio.ensure_future(work))
 
     def disown(self) -> None:
@@ -114,6 +117,12 @@ class Member:
         found = None if entry.value is None else m.read(entry.value, m.Claim)
         return node if found is None else found.node
 
+    def loads(self, model: str) -> None:
+        """Note that a model is being loaded here, however short it then stays."""
+        self._loaded[model] = self._clock()
+        if (mine := self._mine.get(model)) is not None:
+            mine.until = 0.0
+
     # what is heard
 
     async def _take_part(self) -> None:
@@ -146,7 +155,12 @@ class Member:
         for seen in self.directory:
             if seen.node.name not in named | {node.name}:
                 self.directory.remove(seen.node.name)
+        self.directory.forget_claims()  # the store may have begun anew, and its revisions with it
+        for mine in self._mine.values():
+            mine.revision = 0
+        self._beginning = True
         await self._store.watch("claims", self._claimed)
+        self._beginning = False
         await self._store.publish(m.bytes_of(self._told.load()), self._heard)
 
     def _node(self, entry: Entry) -> None:
@@ -181,7 +195,10 @@ class Member:
         mine = self._mine.get(claim.model)
         if claim.node == self.directory.me:
             if mine is None:
-                self._mine[claim.model] = _Mine(entry.revision, now)
+                loaded = self._loaded.get(claim.model)
+                over = loaded is not None and now - loaded < _LATE_S  # faster than another node's claim came here
+                over = over or self._beginning  # it may be from before this daemon was started
+                self._mine[claim.model] = _Mine(entry.revision, now + (_LATE_S if over else _UNUSED_S))
             elif entry.revision > mine.revision:
                 mine.revision = entry.revision
         elif mine is not None and entry.revision > mine.revision:
@@ -210,10 +227,7 @@ class Member:
                     await self._say(load)
                     last = load
                     await asyncio.sleep(_AT_ONCE_S)
-                try:
-                    async with asyncio.timeout(TELL_S):
-                        await changed.wait()
-                except TimeoutError:
+                if not await woken(changed, TELL_S):
                     last = None
 
     async def _say(self, load: m.Load) -> None:
@@ -228,25 +242,34 @@ class Member:
 
     # claims
 
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(RENEW_S)
-            if self.directory.connected:
-                try:
-                    await self._renew_all()
-                except StoreUnavailable as error:
-                    _log.debug("claims_not_renewed", reason=str(error))
+    async def _keep_claims(self) -> None:
+        """Claim what has been loaded by command, give up what is not loaded any more, and renew the rest in time."""
+        renew_at = 0.0
+        with self._pool.watch() as changed:
+            while True:
+                changed.clear()
+                now = self._clock()
+                if self.directory.connected:
+                    try:
+                        await self._look_after(now, renews=now >= renew_at)
+                    except StoreUnavailable as error:
+                        _log.debug("claims_not_renewed", reason=str(error))
+                    if now >= renew_at:
+                        renew_at = now + RENEW_S
+                await asyncio.sleep(_CLAIMS_S)
+                await woken(changed, max(0.0, renew_at - self._clock()))
 
-    async def _renew_all(self) -> None:
+    async def _look_after(self, now: float, *, renews: bool) -> None:
         for model in {one.model for one in self._pool.residents()} - self._mine.keys():
-            if self._told.running(model) is not None:  # loaded by command
+            known = self.directory.claim(model, now)
+            if self._told.running(model) is not None and (known is None or known.claim.node == self.directory.me):
                 self._claimed(await self._store.create("claims", m.key_of(model), _claim(model, self.directory.me)))
-        now = self._clock()
         for model, mine in tuple(self._mine.items()):
-            mine.used = mine.used or self._told.running(model) is not None
-            if self._told.running(model) is None and (mine.used or now - mine.since > _UNUSED_S):
+            runs = self._told.running(model) is not None
+            mine.until = 0.0 if runs else mine.until
+            if not runs and now > mine.until:
                 await self._give_up(model, mine)
-            else:
+            elif renews:
                 await self._renewed(model, mine)
 
     async def _give_up(self, model: str, mine: _Mine) -> None:
@@ -272,6 +295,16 @@ class Member:
 
     async def _forget_node(self, name: str) -> None:
         await self._store.put("nodes", name, None)
+
+
+async def woken(changed: asyncio.Event, within: float) -> bool:
+    """Wait for an event, and return whether it has come."""
+    try:
+        async with asyncio.timeout(within):
+            await changed.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _claim(model: str, node: str) -> bytes:

@@ -56,6 +56,7 @@ class NatsStore:
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
         self._buckets: dict[Bucket, KeyValue] = {}
+        self._answers = True
         self._watching: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> None:
@@ -91,6 +92,25 @@ class NatsStore:
                 told = reason
                 await asyncio.sleep(_AGAIN_S)
         self._stream = self._client.jetstream(timeout=_ANSWER_S)
+        self._watching.add(asyncio.ensure_future(self._keep_asking(self._client)))
+
+    async def _keep_asking(self, client: Client) -> None:
+        """Notice soon that a server answers no more: nats-py waits for the end of its TLS before it tells."""
+        while True:
+            await asyncio.sleep(_PING_S)
+            try:
+                await client.flush(timeout=_PING_S * 2)
+                answers = client.is_connected
+            except Exception as error:  # noqa: BLE001 - of nats-py or of the connection, whatever it is
+                answers = False
+                if self._answers:
+                    _log.warning("cluster_store_silent", reason=str(error) or type(error).__name__)
+            if answers != self._answers:
+                self._note(answers=answers)
+
+    def _note(self, *, answers: bool) -> None:
+        self._answers = answers
+        self._changed(answers)
 
     async def ready(self) -> None:
         """Have the buckets there. Raises StoreUnavailable."""
@@ -167,7 +187,8 @@ class NatsStore:
             await _asked(self._client.publish(_SUBJECT, data))
 
     async def close(self) -> None:
-        """End the connection."""
+        """End the connection; nobody is told."""
+        self._changed = _untold
         for task in self._watching:
             task.cancel()
         if self._client is not None:
@@ -207,10 +228,10 @@ class NatsStore:
         )
 
     async def _lost(self) -> None:
-        self._changed(False)
+        self._note(answers=False)
 
     async def _back(self) -> None:
-        self._changed(True)
+        self._note(answers=True)
 
 
 async def _asked(work: Awaitable[_Result]) -> _Result:
@@ -225,6 +246,10 @@ async def _asked(work: Awaitable[_Result]) -> _Result:
         raise
     except (Error, OSError, TimeoutError) as error:
         raise StoreUnavailable(str(error) or type(error).__name__) from error
+
+
+def _untold(_connected: bool) -> None:
+    return
 
 
 async def _grumble(error: Exception) -> None:

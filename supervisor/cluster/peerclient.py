@@ -250,6 +250,7 @@ class PeerConnection(asyncio.Protocol):
         """Keep the connection where its answer is complete; close it otherwise."""
         answer, self._answer = self._answer, None
         if answer is not None and answer.may_rest and self.flushed and self._lost is None:
+            self.go_on()  # the last reader may have held it
             self._resting = asyncio.get_running_loop().call_later(_IDLE_S, self.abort)
             self._client.rest(self)
         else:

@@ -294,7 +294,9 @@ def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -
     kept = world.seat.kept
     ground = Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan)
     server = None if kept.serves is None else NatsServer(kept, world.env, world.places.pid_records)
-    return Cluster(kept, ground, server)
+    cluster = Cluster(kept, ground, server)
+    engines.listeners.append(cluster.heard)
+    return cluster
 
 
 def _peer_door(world: World, cluster: Cluster, guard: Guard) -> PeerDoor:

@@ -118,7 +118,7 @@ def _of_claim(directory: Directory, claim: Claimed, wanted: Wanted, now: float) 
         return Go(name)
     if seen is None or seen.gone:
         return None
-    if directory.alive(seen, now) and name not in wanted.tried:
+    if directory.alive(seen, now):  # also one that has failed before: nobody else may load it
         return Go(name)
     return Wait(claim)
 

@@ -112,6 +112,10 @@ class Directory:
         if before is not None and before.revision < revision:
             del self._claims[model]
 
+    def forget_claims(self) -> None:
+        """Forget all claims: those that there are will be told anew."""
+        self._claims.clear()
+
     def unreachable(self, name: str, now: float, *, gone: bool) -> None:
         """Note that a node could not be reached. gone: nobody listens there any more, so its daemon has ended."""
         seen = self._nodes.get(name)

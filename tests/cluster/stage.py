@@ -1,0 +1,148 @@
+"""A cluster of daemons on this machine: each with a state folder of its own, all on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.support.daemon import RunningDaemon, environment, scratch_home, start_daemon, wait_until
+from tests.support.patience import PATIENCE
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at now."""
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in taken]
+
+
+class Node:
+    """A host: its state folder, and its daemon while that runs."""
+
+    def __init__(self, name: str, home: Path, engine: Path, settings: Mapping[str, Any]) -> None:
+        self.name = name
+        self.home = home
+        self.engine = engine
+        self.settings = settings
+        self.env = environment(home, engine)
+        self.port, self.store_port = free_ports(2)
+        self.running: RunningDaemon | None = None
+
+    @property
+    def daemon(self) -> RunningDaemon:
+        """Its daemon, which runs."""
+        assert self.running is not None
+        return self.running
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of the command line there."""
+        argv = [sys.executable, "-P", "-m", "supervisor", *words]
+        return subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+    def did(self, *words: str) -> str:
+        """The output of a command that succeeds."""
+        done = self.run(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def init(self) -> None:
+        """Begin a cluster."""
+        place = ("--host", "127.0.0.1", "--port", str(self.port), "--store-port", str(self.store_port))
+        self.did("cluster", "init", "--name", self.name, *place)
+
+    def join(self, other: Node) -> None:
+        """Join the cluster of another one, with a new invitation."""
+        token = other.daemon.http.post("/api/v1/cluster/invitations", json={}).json()["token"]
+        self.did("cluster", "join", token, "--name", self.name, "--host", "127.0.0.1", "--port", str(self.port))
+
+    def start(self) -> RunningDaemon:
+        """Start the daemon, and wait until it hears the others."""
+        self.running = start_daemon(self.home, self.engine, self.settings)
+        wait_until(lambda: self.cluster()["connected"], f"{self.name} is connected")
+        return self.running
+
+    def cluster(self) -> dict[str, Any]:
+        """What it knows of the cluster."""
+        answer = self.daemon.http.get("/api/v1/cluster")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def sees(self, other: Node) -> dict[str, Any] | None:
+        """What it knows of another node."""
+        return next((one for one in self.cluster()["nodes"] if one["name"] == other.name), None)
+
+    def nats(self) -> psutil.Process:
+        """The NATS server that it runs."""
+        below = psutil.Process(self.daemon.pid).children(recursive=True)
+        return next(one for one in below if one.name() == "nats-server")
+
+    def has(self, model: str) -> bool:
+        """Whether a model has an engine here that is ready."""
+        return bool(self.daemon.model(model)["state"] == "ready")
+
+    def kill(self) -> None:
+        """Kill the daemon; its engines die with it."""
+        below = psutil.Process(self.daemon.pid).children(recursive=True)
+        self.daemon.process.send_signal(signal.SIGKILL)
+        self.daemon.process.wait(PATIENCE)
+        _, alive = psutil.wait_procs(below, timeout=PATIENCE)
+        assert not alive, alive
+        self.daemon.http.close()
+        self.running = None
+
+    def end(self) -> None:
+        """Stop the daemon, if it runs; nothing that it started lives afterwards."""
+        if self.running is None:
+            return
+        below = psutil.Process(self.running.pid).children(recursive=True) if self.running.process.poll() is None else []
+        self.running.http.close()
+        self.running.process.terminate()
+        self.running.process.wait(PATIENCE)
+        _, alive = psutil.wait_procs(below, timeout=PATIENCE)
+        assert not alive, alive
+        self.running = None
+
+
+@contextlib.contextmanager
+def cluster_of(engine: Path, **settings: Mapping[str, Any]) -> Iterator[list[Node]]:
+    """A cluster: a node for each name, with its settings; the first one has the authority and the NATS server."""
+    with contextlib.ExitStack() as stack:
+        nodes = [Node(name, stack.enter_context(scratch_home()), engine, own) for name, own in settings.items()]
+        try:
+            for node in nodes:
+                if node is nodes[0]:
+                    node.init()
+                else:
+                    node.join(nodes[0])
+                node.start()
+            for node in nodes:
+                for other in nodes:
+                    wait_until(lambda: (node.sees(other) or {}).get("state") == "ready", "all see each other")  # noqa: B023 - called at once
+            yield nodes
+        except BaseException:
+            for node in nodes:
+                log = node.home / "daemon-output.log"
+                if log.exists():
+                    sys.stdout.write(f"\n== {node.name}\n{log.read_text()[-4000:]}\n")
+            raise
+        finally:
+            for node in reversed(nodes):
+                node.end()
+
+
+def events(text: str) -> list[Any]:
+    """The data of a stream's events; the last one of OpenAI's as it is."""
+    data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [one if one == "[DONE]" else json.loads(one) for one in data]

@@ -1,0 +1,354 @@
+"""Two daemons as one: real daemons, real engines, a real NATS server, mutual TLS between them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster.stage import Node, cluster_of, events
+from tests.support.daemon import wait_until
+from tests.support.patience import PATIENCE
+from tests.support.scripted import ScriptedModel
+
+pytestmark = pytest.mark.engine
+
+ENGINE = {"ctx_size": 8192, "parallel": 2, "cache_ram": 0}
+SAID = "one two three four five."
+
+
+class Stage:
+    """The nodes `one` and `two`; model `near` is known to one, `far` and `endless` to two, `both` to both."""
+
+    def __init__(self, one: Node, two: Node) -> None:
+        self.one = one
+        self.two = two
+
+    def clear(self) -> None:
+        """Nothing is loaded, and both know it."""
+        for node in (self.one, self.two):
+            for model in node.daemon.http.get("/api/v1/models").json()["models"]:
+                node.daemon.http.post("/api/v1/models/unload", json={"model": model["id"], "now": True})
+        for node in (self.one, self.two):
+            try:
+                wait_until(lambda: self.quiet(node), "nothing runs anywhere")  # noqa: B023 - called at once
+            except AssertionError:
+                raise AssertionError([one.cluster() for one in (self.one, self.two)]) from None
+
+    @staticmethod
+    def quiet(node: Node) -> bool:
+        """Whether a node sees nothing loaded, and nothing claimed."""
+        return all(not one["models"] and not one["claims"] for one in node.cluster()["nodes"])
+
+
+@pytest.fixture(scope="module")
+def shown(engine_binary: Path, scripted_model: ScriptedModel) -> Iterator[Stage]:
+    short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE}
+    endless = {"file": str(scripted_model("and on ", endless=True, n_ctx=8192)), **ENGINE}
+    mine, theirs = {"near": short, "both": short}, {"far": short, "both": short, "endless": endless}
+    with cluster_of(engine_binary, one={"models": mine}, two={"models": theirs}) as (one, two):
+        yield Stage(one, two)
+
+
+@pytest.fixture(autouse=True)
+def cleared(shown: Stage) -> None:
+    shown.clear()
+
+
+def chat(node: Node, model: str, **more: Any) -> httpx.Response:
+    """One chat request."""
+    return node.daemon.chat(model, "hi", **more)
+
+
+def content(answer: httpx.Response) -> str:
+    assert answer.status_code == 200, answer.text
+    text: str = answer.json()["choices"][0]["message"]["content"]
+    return text
+
+
+REQUESTS = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
+    "/v1/completions": {"prompt": "hi", "max_tokens": 4},
+    "/v1/responses": {"input": "hi"},
+    "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 30},
+    "/completion": {"prompt": "hi", "n_predict": 4},
+    "/api/chat": {"messages": [{"role": "user", "content": "hi"}]},
+    "/api/generate": {"prompt": "hi"},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", REQUESTS)
+def test_any_node_answers_for_a_model_of_another(shown: Stage, path: str, stream: bool) -> None:
+    body = {"model": "far", "stream": stream, **REQUESTS[path]}
+    through = shown.one.daemon.http.post(path, json=body)
+    at_home = shown.two.daemon.http.post(path, json=body)
+    assert through.status_code == at_home.status_code == 200, through.text
+    assert through.headers["content-type"] == at_home.headers["content-type"]
+    assert told(through.text) == told(at_home.text)
+    assert not shown.one.daemon.http.get("/api/v1/requests").json()["requests"]
+    assert shown.two.has("far")
+
+
+def told(answer: str) -> list[str]:
+    """What an answer says, without what differs from one to the next: ids and times."""
+    lines = [line.removeprefix("data: ") for line in answer.splitlines() if line and not line.startswith("event:")]
+    return [shape(json.loads(line)) if line.startswith("{") else line for line in lines]
+
+
+def shape(value: Any) -> str:
+    """A value's texts and names; numbers and ids count as alike."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{shape(value[name])}" for name in sorted(value) if name not in IDS) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(shape, value)) + "]"
+    return value if isinstance(value, str) else "0"
+
+
+IDS = {"id", "created", "created_at", "item_id", "response_id", "timings", "completed_at", "context", "usage"}
+
+
+def test_the_list_has_the_models_of_all(shown: Stage) -> None:
+    for node in (shown.one, shown.two):
+        found = {card["id"] for card in node.daemon.http.get("/v1/models").json()["data"]}
+        assert {"near", "far", "both", "endless"} <= found
+    assert content(chat(shown.one, "far")) == SAID
+    wait_until(lambda: state_of(shown.one, "far") == "loaded", "it is shown as loaded")
+
+
+def state_of(node: Node, model: str) -> str:
+    cards = node.daemon.http.get("/v1/models").json()["data"]
+    found: str = next(card for card in cards if card["id"] == model)["status"]["value"]
+    return found
+
+
+def test_a_model_that_nobody_knows_is_not_there(shown: Stage) -> None:
+    answer = chat(shown.one, "nowhere")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "model_not_found"
+
+
+def test_a_model_that_both_know_is_loaded_once(shown: Stage) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda number: chat((shown.one, shown.two)[number % 2], "both"), range(16)))
+    assert {content(answer) for answer in answers} == {SAID}
+    assert [node.has("both") for node in (shown.one, shown.two)].count(True) == 1
+    seconds = [chat(node, "both") for node in (shown.one, shown.two)]
+    assert {content(answer) for answer in seconds} == {SAID}
+    assert [node.has("both") for node in (shown.one, shown.two)].count(True) == 1
+
+
+def test_an_engine_s_refusal_comes_as_it_is(shown: Stage) -> None:
+    through, at_home = (chat(node, "far", tool_choice=7) for node in (shown.one, shown.two))
+    assert through.status_code == at_home.status_code == 400
+    assert through.json() == at_home.json()
+
+
+def test_who_leaves_frees_the_slot_of_the_other_node(shown: Stage) -> None:
+    with stream(shown.one, "endless") as lines:
+        next(lines)
+        assert shown.two.daemon.busy_slots("endless") == 1
+    wait_until(lambda: shown.two.daemon.busy_slots("endless") == 0, "the slot is free")
+    wait_until(lambda: shown.two.daemon.at_rest() and shown.one.daemon.at_rest(), "no request is left")
+
+
+@contextlib.contextmanager
+def stream(node: Node, model: str) -> Iterator[Iterator[str]]:
+    """An endless answer."""
+    body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    with node.daemon.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        assert answer.status_code == 200, answer.read()
+        yield (line for line in answer.iter_lines() if line.startswith("data: {") and '"content"' in line)
+
+
+def test_a_request_is_cancelled_by_its_number_at_the_front_door(shown: Stage) -> None:
+    body = {"model": "endless", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    with shown.one.daemon.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        lines = answer.iter_lines()
+        next(line for line in lines if '"content"' in line)
+        (request,) = shown.one.daemon.http.get("/api/v1/requests").json()["requests"]
+        assert request["model"] == "endless"
+        shown.one.daemon.http.delete(f"/api/v1/requests/{request['id']}")
+        last = events("\n".join(lines))[-2:]
+    assert last[0]["error"]["code"] == "request_cancelled"
+    assert last[1] == "[DONE]"
+    wait_until(lambda: shown.two.daemon.busy_slots("endless") == 0, "the slot is free")
+
+
+def test_a_node_that_drains_takes_nothing_new(shown: Stage) -> None:
+    try:
+        assert "draining" in shown.one.did("cluster", "drain", "two")
+        assert content(chat(shown.two, "both")) == SAID
+        assert shown.one.has("both")
+        refused = chat(shown.one, "far")
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "cluster_unavailable"
+        assert int(refused.headers["retry-after"]) > 0
+    finally:
+        assert "ready" in shown.one.did("cluster", "drain", "two", "--undo")
+    assert content(chat(shown.one, "far")) == SAID
+
+
+def test_a_stranger_gets_nothing(shown: Stage) -> None:
+    stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+    for node in (shown.one, shown.two):
+        with httpx.Client(base_url=f"https://127.0.0.1:{node.port}", verify=stranger, timeout=PATIENCE) as client:
+            for method, path in (
+                *(("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/health"), ("GET", "/api/v1/models")),
+                *(("POST", "/api/v1/plan"), ("POST", "/cluster/drain"), ("GET", "/cluster/spent/x"), ("GET", "/metrics")),
+            ):
+                answer = client.request(method, path, json={"model": "far", "on": True})
+                assert answer.status_code == 404, (method, path)
+                assert "far" not in answer.text
+            joined = client.post("/cluster/join", json={})
+            assert joined.json()["error"]["code"] in {"invalid_request", "cluster_refused"}
+    with socket.create_connection(("127.0.0.1", shown.one.store_port), PATIENCE) as plain:
+        assert json.loads(plain.recv(1 << 16).partition(b" ")[2])["tls_required"]
+        with pytest.raises(OSError), stranger.wrap_socket(plain) as told_to:
+            told_to.sendall(b'CONNECT {"verbose":true}\r\nSUB > 1\r\nPING\r\n')
+            assert told_to.recv(100) == b""
+            raise OSError
+
+
+def test_an_invitation_is_of_use_once(shown: Stage, engine_binary: Path, tmp_path: Path) -> None:
+    token = shown.one.daemon.http.post("/api/v1/cluster/invitations", json={}).json()["token"]
+    (tmp_path / "x").mkdir()
+    (tmp_path / "y").mkdir()
+    first, second = (Node(name, tmp_path / name, engine_binary, {}) for name in ("x", "y"))
+    words = ("cluster", "join", token, "--host", "127.0.0.1", "--name")
+    first.did(*words, "x")
+    again = second.run(*words, "y")
+    assert again.returncode == 1
+    assert "invitation was used" in again.stderr
+    assert "[cluster_refused]" in again.stderr
+    twice = first.run(*words, "x")
+    assert "[cluster_joined]" in twice.stderr
+
+
+def test_another_s_invitation_is_noticed_before_anything_is_told(shown: Stage, engine_binary: Path, tmp_path: Path) -> None:
+    from supervisor.core.workers.token import decode, encode  # noqa: PLC0415
+
+    token = decode(shown.one.daemon.http.post("/api/v1/cluster/invitations", json={}).json()["token"])
+    forged = encode(type(token)(token.host, token.port, "0" * 64, token.secret))
+    (tmp_path / "z").mkdir()
+    node = Node("z", tmp_path / "z", engine_binary, {})
+    done = node.run("cluster", "join", forged, "--host", "127.0.0.1", "--name", "z")
+    assert done.returncode == 1
+    assert "is not the node that made the invitation" in done.stderr
+
+
+def test_a_key_pays_for_what_other_nodes_count(shown: Stage) -> None:
+    one = shown.one.daemon.http
+    made = one.post("/api/v1/keys", json={"name": "root", "scopes": ["manage", "infer"]}).json()["key"]
+    root = {"authorization": f"Bearer {made}"}
+    try:
+        asked = {"name": "bot", "scopes": ["infer"], "models": ["f*"], "token_budget": 1000}
+        bot = {"authorization": f"Bearer {one.post('/api/v1/keys', json=asked, headers=root).json()['key']}"}
+        body = {"model": "far", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        answer = one.post("/v1/chat/completions", json=body, headers=bot)
+        assert answer.status_code == 200, answer.text
+        wait_until(lambda: all(used(one, root)[name] > 0 for name in ("prompt_tokens", "completion_tokens")), "it paid")
+        hidden = one.post("/v1/chat/completions", json={**body, "model": "endless"}, headers=bot)
+        assert hidden.status_code == 404
+        assert {card["id"] for card in one.get("/v1/models", headers=bot).json()["data"]} == {"far"}
+    finally:
+        one.delete("/api/v1/keys/bot", headers=root)
+        one.delete("/api/v1/keys/root", headers=root)
+
+
+def used(client: httpx.Client, root: Mapping[str, str]) -> dict[str, int]:
+    """What the key `bot` has used."""
+    keys = client.get("/api/v1/keys", headers=root).json()["keys"]
+    found: dict[str, int] = next(key for key in keys if key["name"] == "bot")["usage"]
+    return found
+
+
+def test_the_nats_server_may_end_and_hang(shown: Stage) -> None:
+    assert content(chat(shown.one, "far")) == SAID
+    shown.one.nats().send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: not shown.two.cluster()["connected"], "it is noticed that it hangs")
+        wait_until(lambda: not shown.one.cluster()["connected"], "likewise")
+        assert content(chat(shown.one, "far")) == SAID  # what is loaded goes on
+        refused = chat(shown.two, "both")
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "cluster_unavailable"
+    finally:
+        shown.one.nats().send_signal(signal.SIGCONT)
+    wait_until(lambda: all(node.cluster()["connected"] for node in (shown.one, shown.two)), "all is well again")
+    assert content(chat(shown.two, "both")) == SAID
+    shown.one.nats().kill()
+    wait_until(lambda: not shown.two.cluster()["connected"], "it is noticed that it has ended")
+    wait_until(lambda: all(node.cluster()["connected"] for node in (shown.one, shown.two)), "all is well again")
+    assert content(chat(shown.one, "far")) == SAID
+    assert content(chat(shown.two, "near")) == SAID
+
+
+def test_a_killed_node_s_streams_end_and_its_models_go_elsewhere(shown: Stage) -> None:
+    shown.two.did("load", "both")
+    wait_until(lambda: any(one["id"] == "both" for one in (shown.one.sees(shown.two) or {})["models"]), "one knows")
+    body = {"model": "endless", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    with shown.one.daemon.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        lines = answer.iter_lines()
+        next(line for line in lines if '"content"' in line)
+        shown.two.kill()
+        last = events("\n".join(lines))[-2:]
+    assert last[0]["error"]["code"] == "node_lost"
+    assert last[1] == "[DONE]"
+    try:
+        assert content(chat(shown.one, "both")) == SAID
+        assert shown.one.has("both")
+        gone = chat(shown.one, "far")
+        assert gone.status_code == 503
+        wait_until(lambda: (shown.one.sees(shown.two) or {}).get("state") == "away", "it is shown as away")
+    finally:
+        shown.two.start()
+    wait_until(lambda: content(chat(shown.one, "far")) == SAID, "it is back")
+
+
+def test_a_take_over_of_any_node_disturbs_nobody(shown: Stage) -> None:
+    with stream(shown.one, "endless") as lines:
+        next(lines)
+        for node in (shown.one, shown.two):
+            node.did("restart")
+            next(lines)
+            wait_until(lambda: node.cluster()["connected"], "it is connected again")  # noqa: B023 - called at once
+        for _ in range(20):
+            next(lines)
+    assert content(chat(shown.one, "far")) == SAID
+    assert content(chat(shown.two, "near")) == SAID
+
+
+def test_a_node_leaves(engine_binary: Path, scripted_model: ScriptedModel) -> None:
+    short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE}
+    with cluster_of(engine_binary, one={}, two={"models": {"far": short}}) as (one, two):
+        assert "has left" in two.did("cluster", "leave")
+        wait_until(lambda: one.sees(two) is None, "it is gone")
+        assert chat(one, "far").status_code == 404
+        two.end()
+        two.running = None
+        two.settings = {"models": {"far": short}}
+        alone = two.run("cluster", "status")
+        assert alone.returncode == 3  # no daemon runs
+        assert not (two.home / "cluster" / "cluster.json").exists()
+
+
+def test_in_no_cluster_nothing_of_it_is_there(engine_binary: Path, tmp_path: Path) -> None:
+    from tests.support.daemon import running_daemon, scratch_home  # noqa: PLC0415
+
+    with scratch_home() as home, running_daemon(home, engine_binary) as daemon:
+        answer = daemon.http.get("/api/v1/cluster")
+        assert answer.status_code == 409
+        assert answer.json()["error"]["code"] == "cluster_off"
+        mapped = Path(f"/proc/{daemon.pid}/maps").read_text()
+        assert "nats" not in mapped
