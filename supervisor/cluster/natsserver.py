@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
+import signal
 import subprocess
 import sysconfig
+import threading
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +21,8 @@ from supervisor.cluster.kept import Membership
 from supervisor.core.cluster.natsconfig import NatsConfig
 from supervisor.core.environment import for_engines
 from supervisor.core.takeover.carried import HeldProcess
-from supervisor.errors import NatsServerFailed, NatsServerMissing
+from supervisor.errors import NatsServerFailed, NatsServerMissing, SupervisorError
+from supervisor.system import processes
 from supervisor.system.adopted import NotOurs
 from supervisor.system.atomic import atomic_write
 from supervisor.system.child import Child, StopGrace
@@ -36,6 +40,9 @@ _READY: Final = b"Server is ready"
 _READY_S: Final = 20.0
 _AGAIN_S: Final = 2.0
 _VERSION_S: Final = 10.0
+_VERSION_BYTES: Final = 4096
+_VERSION: Final = re.compile(rb"\bv?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
+_USUAL: Final = (b"[INF]", b"[WRN]")
 _GRACE: Final = StopGrace(0.0, 3.0)
 _LINES: Final = 5
 
@@ -65,14 +72,23 @@ def locate(env: Mapping[str, str]) -> Path:
 
 
 def _version(program: Path, env: Mapping[str, str]) -> tuple[int, ...]:
+    """Return what a program says of its version; () where that is none. Raises NatsServerMissing."""
     try:
-        ran = subprocess.run(
-            [program, "--version"], env=for_engines(env), capture_output=True, timeout=_VERSION_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        process = subprocess.Popen(
+            [program, "--version"], env=for_engines(env), start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
         raise NatsServerMissing(f"{program} cannot be run: {error}. Name another one in {TOLD}.") from None
-    digits = ran.stdout[:200].decode("ascii", "replace").rpartition("v")[2].strip().split("-")[0].split(".")
-    return tuple(int(one) for one in digits[:3] if one.isdigit())
+    late = threading.Timer(_VERSION_S, processes.signal_session, (process.pid, signal.SIGKILL))
+    late.start()
+    with process:
+        assert process.stdout is not None
+        said = process.stdout.read(_VERSION_BYTES)
+        late.cancel()
+        processes.signal_session(process.pid, signal.SIGKILL)
+    found = _VERSION.search(said)
+    return () if found is None else tuple(int(one) for one in found.groups() if one is not None)
 
 
 class NatsServer:
@@ -141,13 +157,17 @@ class NatsServer:
             self._child = None
 
     async def _keep(self) -> None:
+        """Have it run again whenever it has ended. Runs until it is cancelled."""
         while True:
-            assert self._child is not None
-            how = await self._child.exit
-            _log.error("nats_server_ended", how=str(how), said=list(self._said))
+            if self._child is not None:
+                how = await self._child.exit
+                self._child = None
+                _log.error("nats_server_ended", how=str(how), said=list(self._said))
             await asyncio.sleep(_AGAIN_S)
-            with contextlib.suppress(OSError, NatsServerMissing, NatsServerFailed):
+            try:
                 await self._spawn()
+            except SupervisorError as error:
+                _log.error("nats_server_not_started", reason=error.message)
 
     async def _spawn(self) -> None:
         program = await asyncio.to_thread(locate, self._env)
@@ -162,6 +182,7 @@ class NatsServer:
             key=str(self._kept.key),
         )
         self._ready.clear()
+        self._said.clear()
         try:
             own_folder(folder)
             atomic_write(folder / "nats.conf", config.text().encode())
@@ -172,7 +193,7 @@ class NatsServer:
                 on_stderr=self._heard,
                 record_dir=self._records,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise NatsServerFailed(f"nats-server cannot be started: {error}.") from None
 
     async def _adopt(self, held: HeldProcess) -> None:
@@ -187,6 +208,6 @@ class NatsServer:
         text = line[:500].decode("utf-8", "replace")
         if _READY in line:
             self._ready.set()
-        elif b"[ERR]" in line or b"[FTL]" in line or b"nats-server:" in line:
+        elif line.strip() and not any(one in line for one in _USUAL):
             self._said.append(text.strip())
             _log.warning("nats_server_said", line=text)

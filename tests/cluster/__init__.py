@@ -1,0 +1,1 @@
+"""A cluster: daemons of several hosts that answer as one."""

@@ -19,7 +19,8 @@ class NatsConfig:
         host, port: where it is reached.
         folder: where it keeps what is stored.
         authority, chain, key: the files of the cluster's authority, and of the node's certificate and key (PEM).
-        routes: the other servers' `host:port` for servers; empty: it is the only one.
+        routes: the other servers' `host:port` for servers; empty: it is the only one. Each has to have a certificate
+            that names the host.
         route_port: its own such port.
     """
 

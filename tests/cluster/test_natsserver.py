@@ -1,0 +1,574 @@
+"""The NATS server of a node: a real one, at 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats
+import nats.aio.client
+import psutil
+import pytest
+from nats.js.api import KeyValueConfig
+
+from supervisor.cluster.joining import begin
+from supervisor.cluster.kept import Membership
+from supervisor.cluster.natsserver import NatsServer, locate
+from supervisor.core.cluster.natsconfig import NatsConfig
+from supervisor.errors import NatsServerFailed, NatsServerMissing
+from supervisor.system.child import Child, StopGrace
+from tests.support.certificates import Authority
+from tests.support.paths import ROOT
+from tests.support.patience import PATIENCE
+from tests.support.programs import beside_python
+
+pytestmark = pytest.mark.anyio
+
+REFUSALS = (ssl.SSLError, ConnectionError)
+SECRETS = {"SUPERVISOR_API_KEY": "a secret", "HF_TOKEN": "a secret", "NATS_PASSWORD": "a secret"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at just now."""
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(one.getsockname()[1]) for one in made]
+
+
+def node(folder: Path) -> Membership:
+    """The first node of a cluster."""
+    peers, store = free_ports(2)
+    return begin(folder, "first", ("127.0.0.1", peers), ("127.0.0.1", store))
+
+
+def server_of(kept: Membership, **env: str) -> NatsServer:
+    records = kept.folder / "records"
+    records.mkdir(exist_ok=True)
+    return NatsServer(kept, {**os.environ, **env}, records)
+
+
+def port_of(kept: Membership) -> int:
+    assert kept.serves is not None
+    return kept.serves.port
+
+
+def process_of(server: NatsServer) -> psutil.Process:
+    held = server.held()
+    assert held is not None
+    return psutil.Process(held.pid)
+
+
+@contextlib.asynccontextmanager
+async def running(kept: Membership, **env: str) -> AsyncIterator[NatsServer]:
+    server = server_of(kept, **env)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.close()
+
+
+class Connection:
+    """A node's connection.
+
+    Attributes:
+        back: set whenever it is connected again.
+    """
+
+    def __init__(self, client: nats.aio.client.Client, back: asyncio.Event) -> None:
+        self.client = client
+        self.back = back
+
+    async def again(self) -> None:
+        """Wait until it is connected again."""
+        async with asyncio.timeout(PATIENCE):
+            await self.back.wait()
+
+
+async def _ignored(_: Exception) -> None:
+    """Connections break here on purpose."""
+
+
+@contextlib.asynccontextmanager
+async def connected(tls: ssl.SSLContext, *ports: int) -> AsyncIterator[Connection]:
+    back = asyncio.Event()
+
+    async def is_back() -> None:
+        back.set()
+
+    client = await nats.connect(
+        servers=[f"tls://127.0.0.1:{port}" for port in ports],
+        tls=tls,
+        tls_hostname="node",
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=0.05,
+        reconnected_cb=is_back,
+        error_cb=_ignored,
+    )
+    try:
+        yield Connection(client, back)
+    finally:
+        await client.close()
+
+
+def say(port: int, tls: ssl.SSLContext) -> bytes:
+    """What the server answers to CONNECT and PING over TLS."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain:
+        info = b""
+        while not info.endswith(b"\r\n"):
+            info += plain.recv(1)
+        assert json.loads(info.removeprefix(b"INFO "))["tls_required"]
+        with tls.wrap_socket(plain, server_hostname="node") as inside:
+            inside.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
+            return inside.recv(4096)
+
+
+def bare(kept: Membership) -> ssl.SSLContext:
+    """A client that trusts the server, and has no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(kept.authority)
+    return context
+
+
+async def test_a_node_is_let_in_and_what_it_stores_is_there(tmp_path: Path) -> None:
+    kept = node(tmp_path / 'a "cluster" of $HOME #1')
+    async with running(kept), connected(kept.dialling(), port_of(kept)) as one:
+        assert b"PONG" in await asyncio.to_thread(say, port_of(kept), kept.dialling())
+        bucket = await one.client.jetstream().create_key_value(KeyValueConfig("claims"))
+        await bucket.put("model", b"first")
+        assert (await bucket.get("model")).value == b"first"
+
+
+async def test_strangers_are_not_let_in(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    foreign = bare(kept)
+    foreign.load_cert_chain(*Authority(tmp_path).issue("first"))
+    old = kept.dialling()
+    old.minimum_version = ssl.TLSVersion.TLSv1_2
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with running(kept):
+        for one in (bare(kept), foreign, old):
+            with pytest.raises(REFUSALS):
+                await asyncio.to_thread(say, port_of(kept), one)
+        assert b"PONG" in await asyncio.to_thread(say, port_of(kept), kept.dialling())
+
+
+async def test_without_tls_nothing_is_answered(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(kept))
+        await reader.readline()
+        writer.write(b'CONNECT {"verbose":true}\r\nPING\r\nPING\r\n')
+        async with asyncio.timeout(PATIENCE):
+            said = b""
+            with contextlib.suppress(ConnectionError):
+                said = await reader.read()
+        assert b"PONG" not in said
+        assert b"+OK" not in said
+        writer.close()
+
+
+async def test_a_node_cannot_look_at_the_server_itself(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept), connected(kept.dialling(), port_of(kept)) as one:
+        with pytest.raises(nats.errors.NoRespondersError):
+            await one.client.request("$SYS.REQ.SERVER.PING", timeout=PATIENCE)
+
+
+async def test_it_runs_again_when_it_ends_and_has_kept_what_was_stored(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept) as server, connected(kept.dialling(), port_of(kept)) as one:
+        bucket = await one.client.jetstream().create_key_value(KeyValueConfig("claims"))
+        await bucket.put("model", b"first")
+        before = process_of(server)
+        before.kill()
+        await one.again()
+        assert process_of(server).pid != before.pid
+        assert (await bucket.get("model")).value == b"first"
+
+
+async def test_it_runs_again_as_soon_as_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.cluster.natsserver._AGAIN_S", 0.05)
+    program = tmp_path / "nats-server"
+    program.symlink_to(beside_python("nats-server"))
+    kept = node(tmp_path / "cluster")
+    async with (
+        running(kept, SUPERVISOR_NATS_SERVER=str(program)) as server,
+        connected(kept.dialling(), port_of(kept)) as one,
+    ):
+        tried = asyncio.Event()
+        monkeypatch.setattr("supervisor.cluster.natsserver._log", Heard("nats_server_not_started", tried))
+        program.unlink()
+        process_of(server).kill()
+        async with asyncio.timeout(PATIENCE):
+            await tried.wait()
+        program.symlink_to(beside_python("nats-server"))
+        await one.again()
+
+
+class Heard:
+    """A log that tells when an event is logged."""
+
+    def __init__(self, event: str, heard: asyncio.Event) -> None:
+        self._event = event
+        self._heard = heard
+
+    def error(self, event: str, **_: object) -> None:
+        if event == self._event:
+            self._heard.set()
+
+    warning = error
+
+
+async def test_it_ends_with_its_owner_and_leaves_no_record(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept) as server:
+        process = process_of(server)
+        assert list((kept.folder / "records").iterdir())
+    assert not process.is_running()
+    assert not list((kept.folder / "records").iterdir())
+    assert server.held() is None
+
+
+async def test_what_it_is_given_is_for_its_owner_alone(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept):
+        folder = kept.folder / "nats"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE((folder / "nats.conf").stat().st_mode) == 0o600
+
+
+async def test_it_gets_no_secret(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept, **SECRETS) as server:
+        found = process_of(server).environ()
+        assert found["PATH"] == os.environ["PATH"]
+        assert not SECRETS.keys() & found.keys()
+
+
+async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    with socket.create_server(("127.0.0.1", port_of(kept))):
+        server = server_of(kept)
+        with pytest.raises(NatsServerFailed, match=f"{port_of(kept)}.*address already in use"):
+            await server.start()
+        assert server.held() is None
+    await server.start()
+    await server.close()
+
+
+async def test_a_store_that_is_none_is_told(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    (kept.folder / "nats").mkdir(mode=0o700)
+    (kept.folder / "nats" / "store").write_text("")
+    with pytest.raises(NatsServerFailed, match="storage directory is not a directory"):
+        await server_of(kept).start()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1bb"])
+async def test_a_folder_that_cannot_be_written_down_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NatsServerFailed, match="cannot stand in the configuration"):
+        await server_of(node(tmp_path / name)).start()
+
+
+async def test_a_folder_that_others_write_to_is_refused(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    (kept.folder / "nats").mkdir()
+    (kept.folder / "nats").chmod(0o770)
+    with pytest.raises(NatsServerFailed, match="others can write to it"):
+        await server_of(kept).start()
+
+
+async def test_what_a_program_says_before_it_ends_is_told(tmp_path: Path) -> None:
+    program = script(
+        tmp_path, 'test "$1" = --version && exec echo nats-server: v2.15.1\necho "no such luck" >&2; exit 4'
+    )
+    with pytest.raises(NatsServerFailed, match="no such luck"):
+        await server_of(node(tmp_path / "cluster"), SUPERVISOR_NATS_SERVER=str(program)).start()
+
+
+async def test_one_that_is_never_ready_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.cluster.natsserver._READY_S", 0.2)
+    text = 'test "$1" = --version && exec echo nats-server: v2.15.1\necho $$ > "$(dirname "$0")/pid"; exec sleep 3600'
+    server = server_of(node(tmp_path / "cluster"), SUPERVISOR_NATS_SERVER=str(script(tmp_path, text)))
+    with pytest.raises(NatsServerFailed, match="it says nothing"):
+        await server.start()
+    assert server.held() is None
+    assert not list((tmp_path / "cluster" / "records").iterdir())
+
+
+# what another process has to do with it
+
+OWNER = """
+import asyncio, os, sys
+from pathlib import Path
+import msgspec, structlog
+from supervisor.cluster.kept import membership
+from supervisor.cluster.natsserver import NatsServer
+from supervisor.core.takeover.carried import HeldProcess
+
+async def main():
+    kept = membership(Path(sys.argv[1]))
+    server = NatsServer(kept, os.environ, kept.folder / "records")
+    held = msgspec.json.decode(sys.argv[2], type=HeldProcess) if len(sys.argv) > 2 else None
+    await server.start(held)
+    print(server.held().pid, flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        if line == "next\\n":
+            held = server.held()
+            for one in held.pipes:
+                os.set_inheritable(one, True)
+            told = msgspec.json.encode(held).decode()
+            os.execv(sys.executable, [sys.executable, "-P", "-c", os.environ["OWNER"], sys.argv[1], told])
+        if line == "close\\n":
+            await server.close()
+        print(server.held() and server.held().pid, flush=True)
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+asyncio.run(main())
+"""
+
+
+class Owner:
+    """A process that has the server as its child."""
+
+    def __init__(self, kept: Membership) -> None:
+        (kept.folder / "records").mkdir(exist_ok=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", OWNER, kept.folder],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OWNER": OWNER},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.server = self.told()
+
+    def told(self) -> psutil.Process:
+        """The server's process, as it is told next."""
+        assert self.process.stdout is not None
+        return psutil.Process(int(self.process.stdout.readline()))
+
+    def ask(self, word: str) -> None:
+        """`next`: become the next image. `pid`: tell the server's. `close`: end it, and tell so."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        self.process.kill()
+        with self.process:
+            pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the next daemon ends what is left")
+def test_it_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
+    owner = Owner(node(tmp_path / "cluster"))
+    try:
+        owner.process.send_signal(signal.SIGKILL)
+        psutil.wait_procs([owner.server], timeout=PATIENCE)
+        assert not owner.server.is_running()
+    finally:
+        owner.end()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a child is adopted on Linux alone")
+async def test_the_next_image_adopts_it_and_keeps_it_running(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    owner = await asyncio.to_thread(Owner, kept)
+    try:
+        async with connected(kept.dialling(), port_of(kept)) as one:
+            owner.ask("next")
+            assert await asyncio.to_thread(owner.told) == owner.server
+            await one.client.flush()
+            assert not one.back.is_set(), "its connections stay"
+            owner.server.kill()
+            await one.again()
+            owner.ask("pid")
+            again = await asyncio.to_thread(owner.told)
+            assert again != owner.server
+            owner.ask("close")
+            assert owner.process.stdout is not None
+            assert await asyncio.to_thread(owner.process.stdout.readline) == "None\n"
+            assert not again.is_running()
+    finally:
+        owner.end()
+
+
+async def test_one_that_was_handed_over_and_has_ended_is_replaced(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept) as first:
+        held = first.held()
+    assert held is not None
+    again = server_of(kept)
+    await again.start(held)
+    try:
+        assert b"PONG" in await asyncio.to_thread(say, port_of(kept), kept.dialling())
+    finally:
+        await again.close()
+
+
+async def test_one_that_is_disowned_goes_on(tmp_path: Path) -> None:
+    server = server_of(node(tmp_path / "cluster"))
+    await server.start()
+    process = process_of(server)
+    try:
+        server.disown()
+        await server.close()
+        assert process.is_running()
+        assert process.status() != psutil.STATUS_ZOMBIE
+    finally:
+        process.kill()
+        await asyncio.to_thread(psutil.wait_procs, [process], PATIENCE)
+
+
+# three of them
+
+
+class Three:
+    """Three servers that know each other, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ports, self._routes = free_ports(3), free_ports(3)
+        self._folder = folder
+        authority = Authority(folder)
+        chain, key = authority.issue("127.0.0.1")
+        self._files = {"authority": str(authority.file), "chain": str(chain), "key": str(key)}
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.tls.check_hostname = False
+        self.tls.load_verify_locations(authority.file)
+        self.tls.load_cert_chain(chain, key)
+
+    @contextlib.asynccontextmanager
+    async def running(self, number: int) -> AsyncIterator[Child]:
+        """One of them."""
+        config = NatsConfig(
+            name=f"node-{number}",
+            host="127.0.0.1",
+            port=self.ports[number],
+            folder=str(self._folder / f"store-{number}"),
+            routes=[f"127.0.0.1:{port}" for port in self._routes],
+            route_port=self._routes[number],
+            **self._files,
+        )
+        file = self._folder / f"nats-{number}.conf"
+        file.write_text(config.text(), "utf-8")
+        ready = asyncio.Event()
+
+        def hear(line: bytes) -> None:
+            if b"Server is ready" in line:
+                ready.set()
+
+        argv = [str(beside_python("nats-server")), "--config", str(file)]
+        child = await Child.spawn(argv, env=os.environ, on_stdout=hear, on_stderr=hear, record_dir=None)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await ready.wait()
+            yield child
+        finally:
+            await child.stop(ask=None, grace=StopGrace(0, 0))
+
+
+async def test_three_of_them_keep_what_is_stored_when_one_ends(tmp_path: Path) -> None:
+    """As configured: a node itself runs one that is alone."""
+    three = Three(tmp_path)
+    async with contextlib.AsyncExitStack() as stack:
+        children = [await stack.enter_async_context(three.running(number)) for number in range(3)]
+        one = await stack.enter_async_context(connected(three.tls, *three.ports))
+        bucket = await first_bucket(one.client)
+        await bucket.put("model", b"first")
+        there = one.client.connected_url
+        assert there is not None
+        assert there.port is not None
+        children[three.ports.index(there.port)].kill()
+        await one.again()
+        assert await value_of(bucket, "model") == b"first"
+
+
+async def first_bucket(client: nats.aio.client.Client) -> nats.js.kv.KeyValue:
+    """A bucket that all three keep, once they have found each other."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(nats.errors.Error):
+                return await client.jetstream(timeout=2).create_key_value(KeyValueConfig("claims", replicas=3))
+
+
+async def value_of(bucket: nats.js.kv.KeyValue, key: str) -> bytes | None:
+    """The value, once the two that are left have chosen a leader."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(nats.errors.Error):
+                return (await bucket.get(key)).value
+
+
+# where the program is
+
+
+def script(folder: Path, text: str) -> Path:
+    """A program of a shell's words."""
+    program = folder / "nats-server"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o700)
+    return program
+
+
+def test_the_program_comes_with_the_extra() -> None:
+    assert locate({"PATH": ""}) == beside_python("nats-server")
+
+
+def test_one_on_path_is_taken_where_the_extra_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path / "nothing"))
+    with pytest.raises(NatsServerMissing, match=r"pip install 'llama-supervisor\[cluster\]'"):
+        locate({"PATH": str(tmp_path)})
+    program = script(tmp_path, "echo nats-server: v2.11.0")
+    assert locate({"PATH": str(tmp_path)}) == program
+
+
+@pytest.mark.parametrize("said", ["v2.11.0", "v2.15.1", "v3.0.0", "v2.11.0-preview.1", "2.12"])
+def test_one_that_is_new_enough_is_taken(tmp_path: Path, said: str) -> None:
+    program = script(tmp_path, f"echo 'nats-server: {said}'")
+    assert locate({"SUPERVISOR_NATS_SERVER": str(program)}) == program
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("echo nats-server: v2.10.29", r"is 2\.10\.29; a cluster needs 2\.11 or newer"),
+        ("echo nats-server: v1.99.0", r"is 1\.99\.0"),
+        ("echo hello", "of an unknown version"),
+        ("exit 1", "of an unknown version"),
+        ("yes", "of an unknown version"),
+        ("head -c 100000000 /dev/zero", "of an unknown version"),
+        ("sleep 3600 & sleep 3600", "of an unknown version"),
+    ],
+)
+def test_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, told: str) -> None:
+    monkeypatch.setattr("supervisor.cluster.natsserver._VERSION_S", 1.0)
+    program = script(tmp_path, said)
+    with pytest.raises(NatsServerMissing, match=told):
+        locate({"SUPERVISOR_NATS_SERVER": str(program), "PATH": os.environ["PATH"]})
+
+
+@pytest.mark.parametrize("path", ["/nowhere/nats-server", "/", "a\x00b"])
+def test_what_cannot_be_run_is_told(path: str) -> None:
+    with pytest.raises(NatsServerMissing, match="cannot be run"):
+        locate({"SUPERVISOR_NATS_SERVER": path})
+
+
+def test_the_program_is_asked_without_a_secret(tmp_path: Path) -> None:
+    program = script(tmp_path, f"env > {tmp_path}/told; echo nats-server: v2.15.1")
+    locate({**os.environ, **SECRETS, "SUPERVISOR_NATS_SERVER": str(program)})
+    assert "a secret" not in (tmp_path / "told").read_text()

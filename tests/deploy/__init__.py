@@ -1,0 +1,1 @@
+"""What is in deploy/: a cluster in containers."""
