@@ -37,7 +37,7 @@ class Drain(Strict):
 
 @dataclass(frozen=True)
 class NodeLeft:
-    """A node that is no member any more, once its daemon has been restarted."""
+    """A node that is no member any more."""
 
     node: str
 
@@ -59,6 +59,13 @@ async def invite(body: NewNode, cluster: ClusterOf, response: Response) -> dict[
 async def drain(name: Named, body: Drain, cluster: ClusterOf) -> dict[str, Any]:
     """Have a node take nothing new, or again."""
     return asdict(await cluster.drain(name, on=body.on))
+
+
+@router.delete("/nodes/{name}", **shaped(NodeLeft))
+async def remove(name: Named, cluster: ClusterOf) -> dict[str, Any]:
+    """Take out a node that is no more; its name is free again."""
+    await cluster.remove(name)
+    return {"node": name}
 
 
 @router.post("/leave", **shaped(NodeLeft))

@@ -60,9 +60,7 @@ async def health(
 
 
 @router.get("/v1/models")
-async def models(
-    statuses: StatusesOf, identity: IdentityOf, cluster: ClusterOf, request: Request
-) -> dict[str, Any]:
+async def models(statuses: StatusesOf, identity: IdentityOf, cluster: ClusterOf, request: Request) -> dict[str, Any]:
     """Every model that can be asked for, loaded or not; in a cluster those of all nodes."""
     found = cards(statuses, identity)
     there = _of_others(cluster.models(), key_of(request.scope), {card["id"] for card in found["data"]}, identity)

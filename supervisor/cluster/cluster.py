@@ -40,6 +40,8 @@ _log = structlog.get_logger()
 
 _ASK_S: Final = 5.0
 _AGAIN_S: Final = 5.0
+_LOOK_S: Final = 1.0
+_LATE_S: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Cluster:
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
         told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining)
-        self._member = Member(self._directory, self._store, told, ground.pool, time.monotonic)
+        self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
         self._peers = Peers(tls)
         self._tickets = Tickets()
         self._admission: Admission | None = None
@@ -128,6 +130,23 @@ class Cluster:
         self._unable = None
         await self._ground.lookout.look(self._ground.pool)
         self._member.start()
+        await self._hang_up_on_silent()
+
+    async def _hang_up_on_silent(self) -> None:
+        """End the answers of nodes that say nothing any more: their connections may hang for ever."""
+        calm_since = before = time.monotonic()
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            now = time.monotonic()
+            calm_since = (
+                now if now - before > _LATE_S else calm_since
+            )  # this process stood still, and has heard nothing
+            before = now
+            if now - calm_since < _LATE_S:
+                continue
+            for seen in self._directory:
+                if seen.node.name != self._kept.name and self._directory.is_silent(seen, now):
+                    await self._peers.drop(seen.node.host, seen.node.port)
 
     def held(self) -> HeldProcess | None:
         """Return what the next image of this process needs to adopt the NATS server; None where there is none."""
@@ -223,12 +242,28 @@ class Cluster:
                 self._ground.pool.ask_unload(model)
         self._ground.pool.changed()
 
+    async def remove(self, node: str) -> None:
+        """See `Clustered`."""
+        if self._directory.node(node) is None:
+            raise NodeNotFound(f"The cluster has no node '{node}'. `supervisor cluster nodes` lists them.")
+        try:
+            await self._member.remove(node)
+        except StoreUnavailable as error:
+            raise _untold(error) from None
+
+    def _left(self, node: str) -> None:
+        """Have the name of a node free again."""
+        if self._admission is not None:
+            self._admission.members.remove(node)
+
     async def leave(self) -> None:
         """See `Clustered`."""
+        self._member.disown()
         try:
             await self._member.remove(self._kept.name)
         except StoreUnavailable as error:
-            raise ClusterUnavailable(f"The cluster cannot be told: {error}. Try again.", retry_after=_AGAIN_S) from None
+            self._member.start()
+            raise _untold(error) from None
         await self._member.leave()
         await asyncio.to_thread(forget, self._kept)
 
@@ -271,3 +306,7 @@ class Cluster:
             ],
             claims=self._directory.claims_of(node.name, now),
         )
+
+
+def _untold(error: StoreUnavailable) -> ClusterUnavailable:
+    return ClusterUnavailable(f"The cluster cannot be told: {error}. Try again.", retry_after=_AGAIN_S)

@@ -309,4 +309,3 @@ def _lost(name: str, error: PeerUnreachable) -> NodeLost:
 
 def _header(call: Call, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in call.scope["headers"] if key == name), "")
-

@@ -19,7 +19,6 @@ from supervisor.cluster.told import Told
 from supervisor.core.cluster import messages as m
 from supervisor.core.cluster.directory import RENEW_S, TELL_S, Claimed, Directory
 from supervisor.pool.changes import Changes
-from supervisor.pool.pool import Pool
 
 _log = structlog.get_logger()
 
@@ -46,22 +45,31 @@ class Member:
         directory: what it learns goes there.
         store: the cluster's.
         told: what it tells.
-        pool: whose engines its claims are for.
         clock: seconds of a monotonic clock.
+        left: is told the name of a node that is no member any more.
 
     Attributes:
         changes: is told whenever the directory changes.
     """
 
-    def __init__(self, directory: Directory, store: Store, told: Told, pool: Pool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        store: Store,
+        told: Told,
+        clock: Callable[[], float],
+        left: Callable[[str], None],
+    ) -> None:
         self.directory = directory
         self.changes = Changes()
         self._store = store
         self._told = told
-        self._pool = pool
+        self._pool = told.pool
+        self._left = left
         self._clock = clock
         self._mine: dict[str, _Mine] = {}
         self._beginning = False  # what was there before is being told
+        self._asked = False  # another node wants to know what this one does
         self._loaded: dict[str, float] = {}  # when models were loaded last
         self._keys: dict[str, str] = {}  # of claims' models, as a claim that is given up does not say which it was
         self._again = asyncio.Event()
@@ -161,12 +169,16 @@ class Member:
         self._beginning = True
         await self._store.watch("claims", self._claimed)
         self._beginning = False
-        await self._store.publish(m.bytes_of(self._told.load()), self._heard)
+        load = msgspec.structs.replace(self._told.load(), new=True)
+        await self._store.publish(m.bytes_of(load), self._heard)
 
     def _node(self, entry: Entry) -> None:
         if entry.value is None:
-            if entry.key != self.directory.me:
+            if entry.key == self.directory.me:
+                self._removed()
+            else:
                 self.directory.remove(entry.key)
+                self._left(entry.key)
         else:
             try:
                 node = m.read(entry.value, m.Node)
@@ -176,6 +188,12 @@ class Member:
             if node.name == entry.key != self.directory.me:
                 self.directory.put(node)
         self.changes.tell()
+
+    def _removed(self) -> None:
+        """Be alone from now on, as another node has said so."""
+        _log.error("cluster_removed", effect="this node is alone until it is restarted", help="supervisor cluster join")
+        self.directory.connected = False
+        self.disown()
 
     def _claimed(self, entry: Entry) -> None:
         now = self._clock()
@@ -211,6 +229,9 @@ class Member:
         except m.NotUnderstood as error:
             _log.debug("load_not_understood", reason=str(error))
             return
+        if load.new and load.node != self.directory.me:
+            self._asked = True
+            self._pool.changed()
         if self.directory.hear(load, self._clock()):
             self.changes.tell()
 
@@ -223,7 +244,8 @@ class Member:
             while True:
                 changed.clear()
                 load = self._told.load()
-                if last is None or not _same(last, load):
+                if self._asked or last is None or not _same(last, load):
+                    self._asked = False
                     await self._say(load)
                     last = load
                     await asyncio.sleep(_AT_ONCE_S)

@@ -38,6 +38,11 @@ class Peers:
             found = self._clients[host, port] = PeerClient(host, port, self._tls)
         return found
 
+    async def drop(self, host: str, port: int) -> None:
+        """Close all connections to a node; whoever reads an answer of it gets PeerUnreachable."""
+        if (client := self._clients.get((host, port))) is not None:
+            await client.close()
+
     async def ask(self, client: PeerClient, method: str, target: str, body: object, within: float) -> Any:
         """Return the JSON that a node answers. Raises PeerUnreachable, Refused."""
         payload = b"" if body is None else json.dumps(body).encode()

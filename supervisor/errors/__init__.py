@@ -25,7 +25,8 @@ SupervisorError                     internal_error
 │  │  ├─ TooManyConnections         too_many_connections
 │  │  ├─ TooManyReaders             too_many_readers
 │  │  ├─ TooManyDownloads           too_many_downloads
-│  │  └─ NotReady                   not_ready
+│  │  ├─ NotReady                   not_ready
+│  │  └─ ClusterUnavailable         cluster_unavailable
 │  ├─ RequestCancelled              request_cancelled
 │  ├─ ShuttingDown                  shutting_down
 │  ├─ StoreUnusable                 store_unusable
@@ -33,13 +34,22 @@ SupervisorError                     internal_error
 │  ├─ KeysUnusable                  keys_unusable
 │  ├─ TracingUnavailable            tracing_unavailable
 │  ├─ RemoteError
-│  └─ WorkerError                   worker_error
-│     ├─ WorkersOff                 workers_off
-│     ├─ WorkersUnavailable         workers_unavailable
-│     ├─ WorkerNotFound             worker_not_found
-│     ├─ WorkerRefused              worker_refused
-│     ├─ WorkerNotJoined            worker_not_joined
-│     └─ WorkerUnusable             worker_unusable
+│  ├─ WorkerError                   worker_error
+│  │  ├─ WorkersOff                 workers_off
+│  │  ├─ WorkersUnavailable         workers_unavailable
+│  │  ├─ WorkerNotFound             worker_not_found
+│  │  ├─ WorkerRefused              worker_refused
+│  │  ├─ WorkerNotJoined            worker_not_joined
+│  │  └─ WorkerUnusable             worker_unusable
+│  └─ ClusterError                  cluster_error
+│     ├─ ClusterOff                 cluster_off
+│     ├─ ClusterJoined              cluster_joined
+│     ├─ ClusterRefused             cluster_refused
+│     ├─ NodeNotFound               node_not_found
+│     ├─ NodeLost                   node_lost
+│     ├─ ModelMoved                 model_moved
+│     ├─ NatsServerMissing          nats_server_missing
+│     └─ NatsServerFailed           nats_server_failed
 ├─ EngineError                      engine_error
 │  ├─ EngineNotFound                engine_not_found
 │  ├─ EngineUnusable                engine_unusable

@@ -95,6 +95,9 @@ class Clustered(Protocol):
     async def drain(self, node: str, *, on: bool) -> NodeStatus:
         """Have a node take nothing new, or again. Raises NodeNotFound, NodeLost."""
 
+    async def remove(self, node: str) -> None:
+        """Take out a node that is no more. Raises NodeNotFound, ClusterUnavailable."""
+
     async def leave(self) -> None:
         """Take this node out of the cluster. Raises ClusterUnavailable."""
 
@@ -115,6 +118,10 @@ class NoCluster:
         raise _off()
 
     async def drain(self, node: str, *, on: bool) -> NodeStatus:
+        """Raise ClusterOff."""
+        raise _off()
+
+    async def remove(self, node: str) -> None:
         """Raise ClusterOff."""
         raise _off()
 

@@ -29,6 +29,7 @@ LOOKS_ONLY = {
     *("/", "/ready", "/health", "/v1/models", "/v1/models/{model:path}", "/models", "/models/sse", "/running"),
     *("/api/v1/status", "/api/v1/toolcalls", "/api/v1/models", "/api/v1/logs", "/api/v1/requests", "/api/v1/events"),
     "/api/v1/workers",
+    "/api/v1/cluster",
     "/api/v1/keys",
     *("/metrics", "/api/v1/history", "/api/v1/history/summary", "/api/v1/history/loads", "/api/v1/history/export"),
     *("/api/v1/history/{id}", "/api/v1/captures", "/api/v1/captures/{id}", "/api/v1/captures/export"),

@@ -79,9 +79,9 @@ class Node:
         found: dict[str, Any] = answer.json()
         return found
 
-    def sees(self, other: Node) -> dict[str, Any] | None:
-        """What it knows of another node."""
-        return next((one for one in self.cluster()["nodes"] if one["name"] == other.name), None)
+    def sees(self, other: Node) -> dict[str, Any]:
+        """What it knows of another node; nothing where it is no member."""
+        return next((one for one in self.cluster()["nodes"] if one["name"] == other.name), {})
 
     def nats(self) -> psutil.Process:
         """The NATS server that it runs."""
@@ -129,7 +129,7 @@ def cluster_of(engine: Path, **settings: Mapping[str, Any]) -> Iterator[list[Nod
                 node.start()
             for node in nodes:
                 for other in nodes:
-                    wait_until(lambda: (node.sees(other) or {}).get("state") == "ready", "all see each other")  # noqa: B023 - called at once
+                    wait_until(lambda: node.sees(other).get("state") == "ready", "all see each other")  # noqa: B023 - called at once
             yield nodes
         except BaseException:
             for node in nodes:

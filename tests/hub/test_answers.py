@@ -43,8 +43,13 @@ OF_WORKERS = {
     ("get", "/api/v1/workers"),
     ("post", "/api/v1/workers/invitations"),
     ("delete", "/api/v1/workers/{name}"),
+    ("get", "/api/v1/cluster"),
+    ("post", "/api/v1/cluster/invitations"),
+    ("post", "/api/v1/cluster/nodes/{name}/drain"),
+    ("delete", "/api/v1/cluster/nodes/{name}"),
+    ("post", "/api/v1/cluster/leave"),
 }
-"""Of other hosts; tests/workers asks them where some are."""
+"""Of other hosts; tests/workers and tests/cluster ask them where some are."""
 
 AS_CAPTURED = ("post", "/api/v1/captures/{id}/replay")
 """It answers as the path that was captured."""

@@ -56,6 +56,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("leave", "take this host out of the cluster", run_leave),
     ):
         add_daemon(inner_verb(verbs, name, summary, run))
+    remove = inner_verb(verbs, "remove", "take out a node that is no more", run_remove)
+    remove.add_argument("node", metavar="NODE", help="its name")
+    add_daemon(remove)
     drain = inner_verb(verbs, "drain", "have a node take nothing new, and unload what it has", run_drain)
     drain.add_argument("node", metavar="NODE", help="its name")
     drain.add_argument("--undo", action="store_true", help="have it take requests again")
@@ -127,6 +130,16 @@ def run_drain(args: argparse.Namespace) -> int:
         print_json(found)
     else:
         print(f"{found['name']} is {found['state']}")
+    return OK
+
+
+def run_remove(args: argparse.Namespace) -> int:
+    """Take out a node."""
+    found = connect(args).client.delete(f"{_PATH}/nodes/{quote(args.node, safe='')}", {})
+    if args.json:
+        print_json(found)
+    else:
+        print(f"{found['node']} is removed")
     return OK
 
 

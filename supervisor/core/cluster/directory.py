@@ -135,8 +135,12 @@ class Directory:
         """Return whether requests may be sent to a node."""
         if seen.node.name == self.me:
             return True
-        told = seen.load is not None and (not self.connected or now - seen.heard_at < SILENT_S)
-        return told and not seen.gone and now >= seen.avoid_until
+        heard = seen.load is not None and not self.is_silent(seen, now)
+        return heard and not seen.gone and now >= seen.avoid_until
+
+    def is_silent(self, seen: Seen, now: float) -> bool:
+        """Return whether a node says nothing any more, though it would be heard."""
+        return self.connected and seen.load is not None and now - seen.heard_at >= SILENT_S
 
     def id_of(self, name: str) -> str | None:
         """Return the id of the model that a name means anywhere in the cluster; None where nobody knows it."""

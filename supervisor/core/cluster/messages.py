@@ -85,6 +85,7 @@ class Load(msgspec.Struct, frozen=True):
         number: grows with every one that the node publishes since it started.
         started_at: when it started, in seconds since 1970.
         draining: it takes nothing new.
+        new: it has just come, and has heard nothing of the others: they tell their loads at once.
         free_bytes: memory that models could have, of all its devices.
     """
 
@@ -93,6 +94,7 @@ class Load(msgspec.Struct, frozen=True):
     started_at: float
     free_bytes: Bytes
     draining: bool = False
+    new: bool = False
     models: Annotated[dict[ModelName, Running], msgspec.Meta(max_length=MOST_MODELS)] = {}
     protocol: Count = PROTOCOL
 
