@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -17,7 +18,7 @@ from supervisor.cluster.kept import Membership, forget
 from supervisor.cluster.member import Member
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
-from supervisor.cluster.peerclient import PeerUnreachable
+from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
@@ -121,12 +122,7 @@ class Cluster:
                 self._unable, held = error.message, None
                 _log.error("cluster_server", reason=error.message)
                 await asyncio.sleep(_AGAIN_S)
-        try:
-            await self._store.connect()
-        except ClusterUnavailable as error:
-            self._unable = error.message
-            _log.error("cluster_unavailable", reason=error.message)
-            return
+        await self._store.connect()
         self._unable = None
         await self._ground.lookout.look(self._ground.pool)
         self._member.start()
@@ -306,6 +302,11 @@ class Cluster:
             ],
             claims=self._directory.claims_of(node.name, now),
         )
+
+
+def cluster_of(kept: Membership, ground: Ground, env: Mapping[str, str], records: Path) -> Cluster:
+    """Return this node's part. records: folder for the records of processes. Raises OSError."""
+    return Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
 
 
 def _untold(error: StoreUnavailable) -> ClusterUnavailable:

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from supervisor.cluster.member import Member, woken
-from supervisor.cluster.peerclient import PeerResponse, PeerUnreachable
+from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import TICKET, Tickets
@@ -102,7 +102,7 @@ class Forwarding:
             node = await self._node(model, call, tried)
             if node is None:
                 return False
-            account.model, account.stream = model, call.stream
+            account.means(model, stream=call.stream)
             if await self._answered(model, node, call, (responder, account)):
                 return True
             tried.add(node.node.name)

@@ -6,21 +6,22 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+import nats
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error, NoServersError
+from nats.js import JetStreamContext
+from nats.js.api import KeyValueConfig, StorageType
+from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
+from nats.js.kv import KeyValue
 
 from supervisor.cluster.kept import Server
 from supervisor.cluster.store import Bucket, Entry, StoreUnavailable
 from supervisor.core.cluster.directory import CLAIM_S
 from supervisor.core.cluster.messages import MOST_BYTES
-from supervisor.errors import ClusterUnavailable
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.js import JetStreamContext
-    from nats.js.kv import KeyValue
 
 _Result = TypeVar("_Result")
 
@@ -60,14 +61,7 @@ class NatsStore:
         self._watching: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> None:
-        """Connect, trying until it can be done. Raises ClusterUnavailable where nats-py is not installed."""
-        try:
-            import nats  # noqa: PLC0415 - an extra: nobody who has no cluster needs it
-            from nats.errors import Error, NoServersError  # noqa: PLC0415
-        except ImportError:
-            raise ClusterUnavailable(
-                "A cluster needs nats-py. Install it: `pip install 'llama-supervisor[cluster]'`."
-            ) from None
+        """Connect, trying until it can be done."""
         told = ""
         while self._client is None:
             try:
@@ -125,8 +119,6 @@ class NatsStore:
 
     async def create(self, bucket: Bucket, key: str, value: bytes) -> Entry:
         """See `Store`."""
-        from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError  # noqa: PLC0415
-
         store = self._of(bucket)
         for _ in range(3):
             with contextlib.suppress(KeyWrongLastSequenceError):
@@ -138,8 +130,6 @@ class NatsStore:
 
     async def update(self, bucket: Bucket, key: str, value: bytes | None, revision: int) -> int | None:
         """See `Store`."""
-        from nats.js.errors import KeyWrongLastSequenceError  # noqa: PLC0415
-
         store = self._of(bucket)
         try:
             if value is not None:
@@ -151,8 +141,6 @@ class NatsStore:
 
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
         """See `Store`. Returns once all that was there has been told."""
-        from nats.js.kv import KeyValue  # noqa: PLC0415 - of the extra
-
         watcher = await _asked(self._of(bucket).watchall())
         known = asyncio.Event()
 
@@ -212,8 +200,6 @@ class NatsStore:
         return found
 
     async def _bucket(self, stream: JetStreamContext, bucket: Bucket) -> KeyValue:
-        from nats.js.api import KeyValueConfig, StorageType  # noqa: PLC0415
-
         lasting = bucket == "nodes"
         return await stream.create_key_value(
             KeyValueConfig(
@@ -236,8 +222,6 @@ class NatsStore:
 
 async def _asked(work: Awaitable[_Result]) -> _Result:
     """Return what a call gives. Raises StoreUnavailable, and what tells of keys and revisions."""
-    from nats.errors import Error  # noqa: PLC0415
-    from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError  # noqa: PLC0415
 
     try:
         async with asyncio.timeout(_ANSWER_S * 2):

@@ -8,7 +8,8 @@ import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from supervisor.cluster.peerclient import PeerClient, PeerUnreachable
+from supervisor.cluster.peerclient import PeerClient
+from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.core.cluster.placing import Offer
 from supervisor.core.text.foreignjson import parse
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from supervisor.api.app import Proxied, create_app
 from supervisor.api.errors import render_error
@@ -28,6 +29,7 @@ from supervisor.engines.kinds import Parts as ByKind
 from supervisor.engines.kinds import launchings
 from supervisor.engines.llama.slots import SlotStore
 from supervisor.engines.log import OutputLog
+from supervisor.errors import ExtraMissing
 from supervisor.llamacpp.install import InstallRequest, install
 from supervisor.llamacpp.progress import Report
 from supervisor.llamacpp.store import EngineStore, Manifest
@@ -285,16 +287,19 @@ def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -
     """This node's part in a cluster; nothing of it is imported where there is none."""
     if world.seat is None:
         return None
-    from supervisor.cluster.cluster import Cluster, Ground  # noqa: PLC0415 - of no use alone
-    from supervisor.cluster.natsserver import NatsServer  # noqa: PLC0415 - likewise
 
     async def plan(model: str) -> Mapping[str, object]:
         return await plans.plan(Asked(model))
 
-    kept = world.seat.kept
-    ground = Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan)
-    server = None if kept.serves is None else NatsServer(kept, world.env, world.places.pid_records)
-    cluster = Cluster(kept, ground, server)
+    try:
+        made = importlib.import_module("supervisor.cluster.cluster")
+    except ImportError as error:
+        raise ExtraMissing(
+            f"This host is in a cluster, which needs the extra [cluster] ({error}). Install it: "
+            "`pip install 'llama-supervisor[cluster]'`."
+        ) from None
+    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan)
+    cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
     return cluster
 

@@ -66,6 +66,10 @@ class Account:
         self.passes_on, end = begins(scope["headers"], self._at)
         self.follow(end)
 
+    def means(self, model: str, *, stream: bool) -> None:
+        """Note the model that it means, and whether its client wants a stream."""
+        self.model, self.stream = model, stream
+
     def has_engine(self) -> None:
         """An engine is there; a second one does not count."""
         if self._queued is None:

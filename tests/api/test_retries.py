@@ -26,6 +26,7 @@ PASSING = {
     ),
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
     *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull", "RateLimited", "TakingOver"),
+    *("ClusterUnavailable", "NodeLost", "ModelMoved"),
     *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 

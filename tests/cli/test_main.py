@@ -31,7 +31,14 @@ def test_every_verb_has_the_words_of_the_list_and_knows_the_common_options(verb:
     [group] = subparsers._group_actions
     [words] = group._choices_actions  # type: ignore[attr-defined]  # what --help lists
     assert (words.dest, words.help) == (verb, VERBS.records[verb].summary)
-    if verb not in {"captures", "engine", "config", "keys", "toolcalls"}:  # groups of verbs, each with its own
+    if verb not in {
+        "captures",
+        "cluster",
+        "engine",
+        "config",
+        "keys",
+        "toolcalls",
+    }:  # groups of verbs, each with its own
         parser = group.choices[verb]  # type: ignore[index]  # a dict of parsers
         assert {"--json", "--url", "--api-key"} <= set(parser._option_string_actions)
 

@@ -275,6 +275,7 @@ def test_a_key_pays_for_what_other_nodes_count(shown: Stage) -> None:
         answer = one.post("/v1/chat/completions", json=body, headers=bot)
         assert answer.status_code == 200, answer.text
         wait_until(lambda: all(used(one, root)[name] > 0 for name in ("prompt_tokens", "completion_tokens")), "it paid")
+        assert one.get("/api/v1/cluster", headers=bot).status_code == 403  # it names models that the key does not see
         hidden = one.post("/v1/chat/completions", json={**body, "model": "endless"}, headers=bot)
         assert hidden.status_code == 404
         assert {card["id"] for card in one.get("/v1/models", headers=bot).json()["data"]} == {"far"}

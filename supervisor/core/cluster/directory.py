@@ -73,6 +73,10 @@ class Directory:
 
     # what is heard
 
+    def hears(self, *, now: bool) -> None:
+        """Note whether the others are heard from now on."""
+        self.connected = now
+
     def put(self, node: Node) -> None:
         """Take in what is kept of a node: it is new, or has changed."""
         seen = self._nodes.get(node.name)

@@ -1,0 +1,268 @@
+"""The directory of a cluster's nodes, the choice of one, and what nodes tell each other."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.core.cluster import messages as m
+from supervisor.core.cluster.choice import Choice, Go, Nowhere, Place, Wait, Wanted, choose
+from supervisor.core.cluster.directory import CLAIM_S, SILENT_S, Directory
+from supervisor.core.cluster.placing import Offer, best
+
+ME, OTHERS = "a", ("b", "c", "d")
+MODEL = "m"
+
+
+def node(name: str, *models: str) -> m.Node:
+    """A node that knows these models."""
+    return m.Node(name, "127.0.0.1", 1, "1", {model: (f"{model}-alias",) for model in models or (MODEL,)})
+
+
+def load(name: str, number: int = 1, **more: object) -> m.Load:
+    """What a node does."""
+    return msgspec.convert({"node": name, "number": number, "started_at": 1.0, "free_bytes": 1 << 30, **more}, m.Load)
+
+
+def directory(*names: str) -> Directory:
+    """A directory of nodes that were all heard at 0."""
+    found = Directory(ME, connected=True)
+    for name in (ME, *(names or OTHERS)):
+        found.put(node(name))
+        found.hear(load(name), 0.0)
+    return found
+
+
+def runs(found: Directory, name: str, number: int = 2, now: float = 0.0, **running: object) -> None:
+    """Have a node tell that the model runs there."""
+    found.hear(load(name, number, models={MODEL: {"state": "ready", "slots": 2, **running}}), now)
+
+
+def test_names_lead_to_the_same_model_everywhere() -> None:
+    found = Directory(ME)
+    found.put(node("b", "x", "y"))
+    found.put(node("c", "y"))
+    assert found.id_of("x") == found.id_of("x-alias") == "x"
+    assert found.id_of("z") is None
+    assert set(found.models()) == {"x", "y"}
+    found.remove("b")
+    assert found.id_of("x") is None
+
+
+def test_an_id_of_one_node_counts_before_an_alias_of_another() -> None:
+    found = Directory(ME)
+    found.put(m.Node("b", "h", 1, "1", {"big": ("small",)}))
+    found.put(m.Node("c", "h", 1, "1", {"small": ()}))
+    assert found.id_of("small") == "small"
+
+
+def test_a_load_that_is_older_than_the_last_one_is_passed_over() -> None:
+    found = directory()
+    assert found.hear(load("b", 5), 1.0)
+    assert not found.hear(load("b", 4), 2.0)
+    assert found.hear(load("b", 1, started_at=2.0), 3.0)  # it was started again
+    assert not found.hear(load("unknown", 1), 3.0)
+
+
+def test_a_model_that_runs_is_answered_where_it_runs() -> None:
+    found = directory()
+    runs(found, "c")
+    assert choose(found, Wanted(MODEL), 0.0) == Go("c")
+
+
+def test_a_free_slot_here_is_preferred_and_then_the_shortest_queue() -> None:
+    found = directory()
+    runs(found, "b", busy=1)
+    here = m.Running("ready", 1, 0, 0)
+    assert choose(found, Wanted(MODEL, here=here), 0.0) == Go(ME)
+    assert choose(found, Wanted(MODEL, here=m.Running("ready", 1, 1, 0)), 0.0) == Go("b")
+    runs(found, "b", 3, busy=2, waiting=4)
+    assert choose(found, Wanted(MODEL, here=m.Running("ready", 1, 1, 1)), 0.0) == Go(ME)
+
+
+def test_a_conversation_stays_where_it_was_until_too_many_wait_there() -> None:
+    found = directory()
+    for name in OTHERS:
+        runs(found, name)
+    chosen = {key: choose(found, Wanted(MODEL, key), 0.0) for key in map(str, range(40))}
+    assert {one.node for one in chosen.values() if isinstance(one, Go)} == set(OTHERS)
+    full = chosen["0"]
+    assert isinstance(full, Go)
+    runs(found, full.node, 3, busy=2, waiting=2)
+    assert choose(found, Wanted(MODEL, "0"), 0.0) != full
+    found.remove(next(name for name in OTHERS if Go(name) not in {full, chosen["1"]}))
+    assert choose(found, Wanted(MODEL, "1"), 0.0) == chosen["1"] or chosen["1"] == full
+
+
+def test_a_model_that_comes_up_is_waited_for_there() -> None:
+    found = directory()
+    runs(found, "d", state="loading", slots=0)
+    assert choose(found, Wanted(MODEL), 0.0) == Go("d")
+
+
+def test_who_has_claimed_a_model_gets_its_requests() -> None:
+    found = directory()
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    assert choose(found, Wanted(MODEL), 1.0) == Go("b")
+    assert choose(found, Wanted(MODEL, tried=frozenset({"b"})), 1.0) == Go("b")  # nobody else may load it
+
+
+def test_a_claim_of_a_node_that_cannot_be_reached_is_waited_for_to_its_end() -> None:
+    found = directory()
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    found.unreachable("b", 1.0, gone=False)
+    assert isinstance(choose(found, Wanted(MODEL), 1.0), Wait)
+    for name in (ME, "c", "d"):
+        found.hear(load(name, 2), CLAIM_S)
+    ended = choose(found, Wanted(MODEL), CLAIM_S)
+    assert isinstance(ended, Place)
+    assert "b" not in ended.nodes
+
+
+def test_a_claim_of_a_node_whose_daemon_has_ended_is_taken_over_at_once() -> None:
+    found = directory()
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    found.unreachable("b", 1.0, gone=True)
+    chosen = choose(found, Wanted(MODEL), 1.0)
+    assert isinstance(chosen, Place)
+    assert chosen.over is not None
+    assert chosen.over.revision == 7
+
+
+def test_who_is_silent_gets_nothing_new() -> None:
+    found = directory()
+    runs(found, "b")
+    for name in (ME, "c", "d"):
+        found.hear(load(name, 9), SILENT_S)
+    assert isinstance(choose(found, Wanted(MODEL), SILENT_S), Place)
+    found.connected = False  # then nobody is heard, which says nothing of the others
+    assert choose(found, Wanted(MODEL), SILENT_S) == Go("b")
+
+
+def test_without_a_connection_nothing_is_placed() -> None:
+    found = directory()
+    found.connected = False
+    assert isinstance(choose(found, Wanted(MODEL), 0.0), Nowhere)
+
+
+def test_who_drains_is_not_asked_and_most_memory_is_asked_first() -> None:
+    found = directory()
+    found.hear(load("b", 2, draining=True), 0.0)
+    found.hear(load("c", 2, free_bytes=4 << 30), 0.0)
+    chosen = choose(found, Wanted(MODEL), 0.0)
+    assert isinstance(chosen, Place)
+    assert chosen.nodes == ("c", ME, "d")
+
+
+def test_an_older_claim_does_not_replace_a_newer_one() -> None:
+    found = directory()
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    found.claimed(m.Claim(MODEL, "c"), 6, 0.0)
+    found.unclaimed(MODEL, 6)
+    claim = found.claim(MODEL, 0.0)
+    assert claim is not None
+    assert claim.claim.node == "b"
+    found.unclaimed(MODEL, 8)
+    assert found.claim(MODEL, 0.0) is None
+
+
+STATES = st.builds(m.Running, st.sampled_from(("loading", "ready")), *[st.integers(0, 4)] * 3)
+EVENTS = st.one_of(
+    st.tuples(st.just("hear"), st.sampled_from((ME, *OTHERS)), st.none() | STATES, st.booleans()),
+    st.tuples(st.just("claim"), st.sampled_from((ME, *OTHERS)), st.integers(1, 9)),
+    st.tuples(st.just("unclaim"), st.integers(1, 9)),
+    st.tuples(st.just("gone"), st.sampled_from(OTHERS), st.booleans()),
+    st.tuples(st.just("remove"), st.sampled_from(OTHERS)),
+    st.tuples(st.just("connected"), st.booleans()),
+)
+
+
+@given(st.lists(st.tuples(EVENTS, st.floats(0, 8))), st.none() | STATES, st.sets(st.sampled_from((ME, *OTHERS))))
+def test_a_choice_is_always_one_that_can_be_followed(
+    told: list[tuple[tuple[object, ...], float]], here: m.Running | None, tried: set[str]
+) -> None:
+    found, now = directory(), 0.0
+    for number, (event, passed) in enumerate(told, 2):
+        now += passed
+        happens(found, event, number, now)
+    check(found, choose(found, Wanted(MODEL, None, frozenset(tried), here), now), now, tried)
+
+
+def happens(found: Directory, event: tuple[object, ...], number: int, now: float) -> None:
+    """Have one of the events happen."""
+    match event:
+        case ("hear", str(name), running, draining):
+            models = {} if running is None else {MODEL: msgspec.to_builtins(running)}
+            found.hear(load(name, number, models=models, draining=draining), now)
+        case ("claim", str(name), int(revision)):
+            found.claimed(m.Claim(MODEL, name), revision, now)
+        case ("unclaim", int(revision)):
+            found.unclaimed(MODEL, revision)
+        case ("gone", str(name), bool(gone)):
+            found.unreachable(name, now, gone=gone)
+        case ("remove", str(name)):
+            found.remove(name)
+        case ("connected", bool(connected)):
+            found.connected = connected
+
+
+def check(found: Directory, chosen: Choice, now: float, tried: set[str]) -> None:
+    """Nobody is chosen who cannot be reached, nor anybody while another one may have the model loaded."""
+    claim = found.claim(MODEL, now)
+    match chosen:
+        case Go(name):
+            seen = found.node(name)
+            assert name == ME or (seen is not None and found.alive(seen, now))
+        case Place(nodes, over):
+            assert nodes
+            assert found.connected
+            assert not set(nodes) & tried
+            assert all(found.alive(seen, now) for name in nodes if (seen := found.node(name)) is not None)
+            assert over is claim
+            owner = None if claim is None else found.node(claim.claim.node)
+            assert owner is None or owner.gone
+        case Wait(waited):
+            assert waited is claim
+        case Nowhere(why):
+            assert why
+
+
+@pytest.mark.parametrize(
+    ("offers", "wanted"),
+    [
+        ([Offer("a", fits=False)], None),
+        ([Offer("a", fits=True, evicts=1), Offer("b", fits=True)], "b"),
+        ([Offer("a", fits=True, tokens_per_second=5.0), Offer("b", fits=True, tokens_per_second=50.0)], "b"),
+        ([Offer("a", fits=True, tokens_per_second=50.0, here=False), Offer("b", fits=True)], "b"),
+        ([Offer("a", fits=True), Offer("b", fits=True)], "b"),
+    ],
+)
+def test_the_best_offer(offers: list[Offer], wanted: str | None) -> None:
+    found = best(offers, ("b", "a"))
+    assert (None if found is None else found.node) == wanted
+
+
+def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:
+    told = load("b", models={MODEL: {"state": "ready"}})
+    assert m.read(m.bytes_of(told), m.Load) == told
+    newer = msgspec.json.encode({**msgspec.to_builtins(told), "more": [1]})
+    assert m.read(newer, m.Load) == told
+    for damaged in (
+        *(b"", b"[]", b"{}", b"[" * 100_000, b'{"node":"../x"}'),
+        msgspec.json.encode({**msgspec.to_builtins(told), "protocol": m.PROTOCOL + 1}),
+        msgspec.json.encode({**msgspec.to_builtins(told), "free_bytes": -1}),
+        msgspec.json.encode({**msgspec.to_builtins(told), "free_bytes": 1 << 60}),
+        m.bytes_of(told) + b" " * m.MOST_BYTES,
+    ):
+        with pytest.raises(m.NotUnderstood):
+            m.read(damaged, m.Load)
+    with pytest.raises(ValueError, match="larger"):
+        m.bytes_of(node("b", *(f"{number:04}" * 250 for number in range(1000))))
+
+
+def test_a_key_of_any_model_is_one_that_a_store_takes() -> None:
+    keys = {m.key_of(model) for model in ("a/b:Q4", "a b", "ü*>", "x" * 1000, ".")}
+    assert len(keys) == 5
+    assert all(key.isalnum() for key in keys)
