@@ -109,7 +109,7 @@ ASK_IN_DOCSTRINGS: frozenset[str] = frozenset()
 QUESTION = re.compile(r"(?:what|which|who|whom|whose|where|when|why|how|whether)(?:ever|\b)", re.IGNORECASE)
 
 HTTP = frozenset({"fastapi", "starlette"})
-SPEAK_HTTP = frozenset({"api", "proxy", "daemon"})  # the rest of the program does not know who asks
+SPEAK_HTTP = frozenset({"api", "proxy", "daemon", "cluster"})  # the rest of the program does not know who asks
 
 REASON = re.compile(r"\s+(?:-|–|#)\s*\w")  # what follows an ignore: a dash or a second comment, and words
 IGNORE = re.compile(r"#\s*(?:noqa\b(?::\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore\b(?:\[[^\]]*\])?)")

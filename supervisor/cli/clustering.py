@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 from supervisor.cluster.joining import begin, join
-from supervisor.cluster.kept import STORE_PORT, Membership, membership
+from supervisor.cluster.kept import Membership, Server, membership
 from supervisor.core.workers.token import JoinToken
 from supervisor.errors import ClusterJoined, ClusterRefused
 from supervisor.system.paths import Places, places
 
 
-def begin_here(name: str, peers: tuple[str, int], store_port: int | None) -> dict[str, Any]:
-    """Begin a cluster; return this host's part in it. Raises ClusterJoined, ClusterRefused."""
+def begin_here(name: str, peers: tuple[str, int], store_port: int, others: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """Begin a cluster; return this host's part in it. Raises ClusterJoined, ClusterRefused.
+
+    others: where further nodes will run NATS servers.
+    """
     where = _free()
     _check_address(peers[0])
     try:
-        return _shown(begin(where.cluster, name, peers, (peers[0], store_port or STORE_PORT)))
+        servers = [Server(*one) for one in ((peers[0], store_port), *others)]
+        return _shown(begin(where.cluster, name, peers, servers))
     except OSError as error:
         raise _unwritten(where, error) from None
 
 
-def join_here(token: JoinToken, name: str, peers: tuple[str, int]) -> dict[str, Any]:
+def join_here(token: JoinToken, name: str, peers: tuple[str, int], store_port: int) -> dict[str, Any]:
     """Join a cluster; return this host's part in it. Raises ClusterJoined, ClusterRefused."""
     where = _free()
     _check_address(peers[0])
     try:
-        return _shown(join(where.cluster, token, name, peers))
+        return _shown(join(where.cluster, token, name, peers, store_port))
     except OSError as error:
         raise _unwritten(where, error) from None
 

@@ -75,7 +75,7 @@ class Admission:
         if self.members.full:
             raise ClusterRefused("no further node is taken", "cluster_full")
         try:
-            certificate, serial = self.authority.sign_node(asked.request, asked.name)
+            certificate, serial = self.authority.sign_node(asked.request, asked.name, asked.host)
         except BadRequest as error:
             raise ClusterRefused(str(error)) from None
         self.members.use(asked.secret)

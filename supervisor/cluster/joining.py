@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,23 +23,25 @@ _ANSWER_S: Final = 20.0
 _MOST: Final = 1 << 16
 
 
-def begin(folder: Path, name: str, peers: tuple[str, int], store: tuple[str, int]) -> Membership:
-    """Begin a cluster with this host as its only node, which has the authority and runs the NATS server.
+def begin(folder: Path, name: str, peers: tuple[str, int], servers: Sequence[Server]) -> Membership:
+    """Begin a cluster with this host as its only node, which has the authority and runs the first NATS server.
 
-    peers, store: host and port of the two. Raises OSError.
+    peers: host and port for other nodes. servers: all NATS servers there are to be. Raises OSError.
     """
     own_folder(folder)
     authority = Authority(folder)
     key, request = new_request()
-    certificate, _ = authority.sign_node(request, name)
-    server = Server(*store)
-    found = Membership(folder, name, *peers, servers=(server,), serves=server)
+    certificate, _ = authority.sign_node(request, name, peers[0])
+    found = Membership(folder, name, *peers, servers=tuple(servers), serves=servers[0])
     keep(found, authority.certificate, certificate, key)
     return found
 
 
-def join(folder: Path, token: JoinToken, name: str, peers: tuple[str, int]) -> Membership:
-    """Join the cluster of the node that has made the token. Raises ClusterRefused, OSError."""
+def join(folder: Path, token: JoinToken, name: str, peers: tuple[str, int], store_port: int) -> Membership:
+    """Join the cluster of the node that has made the token. Raises ClusterRefused, OSError.
+
+    store_port: of the NATS server that this host runs, if the cluster has one there.
+    """
     where = f"{token.host}:{token.port}"
     unproven = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unproven.check_hostname, unproven.verify_mode = False, ssl.CERT_NONE  # nothing secret is said to it
@@ -59,7 +62,9 @@ def join(folder: Path, token: JoinToken, name: str, peers: tuple[str, int]) -> M
         let_in = msgspec.convert(said, LetIn)
     except msgspec.ValidationError:
         raise ClusterRefused(f"{where} gave an answer that makes no sense.") from None
-    found = Membership(folder, name, *peers, servers=let_in.servers)
+    own = Server(peers[0], store_port)
+    serves = own if own in let_in.servers else None
+    found = Membership(folder, name, *peers, servers=let_in.servers, serves=serves)
     keep(found, certificate, let_in.certificate, key)
     return found
 

@@ -13,12 +13,6 @@ from supervisor.core.cluster.messages import Host, NodeName, Port
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder, read_own
 
-PEER_PORT: Final = 8586
-"""Port at which other nodes reach a node."""
-
-STORE_PORT: Final = 8587
-"""Port of a node's NATS server."""
-
 _FILE: Final = "cluster.json"
 _MOST: Final = 1 << 16
 _VERSION: Final = 1

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from supervisor.cluster.kept import Membership
+from supervisor.cluster.kept import Membership, Server
 from supervisor.core.cluster.natsconfig import NatsConfig
 from supervisor.core.environment import for_engines
 from supervisor.core.takeover.carried import HeldProcess
@@ -44,6 +44,7 @@ _VERSION_BYTES: Final = 4096
 _VERSION: Final = re.compile(rb"\bv?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
 _USUAL: Final = (b"[INF]", b"[WRN]")
 _GRACE: Final = StopGrace(0.0, 3.0)
+_DIGITS: Final = re.compile(r"\d+")
 _LINES: Final = 5
 
 
@@ -91,6 +92,12 @@ def _version(program: Path, env: Mapping[str, str]) -> tuple[int, ...]:
     return () if found is None else tuple(int(one) for one in found.groups() if one is not None)
 
 
+def _route(server: Server) -> str:
+    """Return where another server is reached by servers: at the port behind that for clients."""
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"{host}:{server.port + 1}"
+
+
 class NatsServer:
     """The server of this node.
 
@@ -108,6 +115,7 @@ class NatsServer:
         self._child: Child | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._said: deque[str] = deque(maxlen=_LINES)
+        self._cause = ""  # of what it said last, without numbers
         self._ready = asyncio.Event()
 
     async def start(self, held: HeldProcess | None = None) -> None:
@@ -180,6 +188,8 @@ class NatsServer:
             authority=str(self._kept.authority),
             chain=str(self._kept.chain),
             key=str(self._kept.key),
+            routes=[_route(one) for one in self._kept.servers if one != self._serves],
+            route_port=self._serves.port + 1,
         )
         self._ready.clear()
         self._said.clear()
@@ -210,4 +220,7 @@ class NatsServer:
             self._ready.set()
         elif line.strip() and not any(one in line for one in _USUAL):
             self._said.append(text.strip())
-            _log.warning("nats_server_said", line=text)
+            cause = _DIGITS.sub("", text)
+            if cause != self._cause:  # it tries again every second, and says so each time
+                _log.warning("nats_server_said", line=text)
+            self._cause = cause

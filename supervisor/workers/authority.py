@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import ipaddress
 import ssl
 from pathlib import Path
 from typing import Final
@@ -62,11 +63,21 @@ class Authority:
         """
         return self._signed(request, name, ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def sign_node(self, request: str, name: str) -> tuple[str, str]:
-        """Return the certificate of a node of a cluster, as `sign`: nodes dial each other, so it is of use for both."""
-        return self._signed(request, name, ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH)
+    def sign_node(self, request: str, name: str, host: str) -> tuple[str, str]:
+        """Return the certificate of a node of a cluster, as `sign`: nodes dial each other, so it is of use for both.
 
-    def _signed(self, request: str, name: str, *usage: x509.ObjectIdentifier) -> tuple[str, str]:
+        host: where it is dialled. NATS servers look at it when they connect to each other.
+        """
+        usage = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+        return self._signed(request, name, *usage, where=x509.SubjectAlternativeName([_place(host)]))
+
+    def _signed(
+        self,
+        request: str,
+        name: str,
+        *usage: x509.ObjectIdentifier,
+        where: x509.SubjectAlternativeName | None = None,
+    ) -> tuple[str, str]:
         try:
             asked = x509.load_pem_x509_csr(request.encode())
             key = asked.public_key()
@@ -75,7 +86,8 @@ class Authority:
             raise BadRequest(f"the request of a certificate cannot be read: {error}") from None
         if not signed or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
             raise BadRequest("the request of a certificate is not signed by a key of P-256")
-        made = _certificate(name, self._read.subject, key, *usage).sign(self._key, hashes.SHA256())
+        bare = _certificate(name, self._read.subject, key, *usage)
+        made = (bare if where is None else bare.add_extension(where, critical=False)).sign(self._key, hashes.SHA256())
         return _pem(made), f"{made.serial_number:x}"
 
     def _make(self) -> None:
@@ -136,6 +148,18 @@ def _bare(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey)
         .not_valid_before(now - _CLOCKS)
         .not_valid_after(now + _LASTS)
     )
+
+
+def _place(host: str) -> x509.GeneralName:
+    """Return a host as certificates say it. Raises BadRequest."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(host)
+    except ValueError as error:
+        raise BadRequest(f"the host cannot stand in a certificate: {error}") from None
 
 
 def _named(name: str) -> x509.Name:

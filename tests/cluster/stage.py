@@ -27,6 +27,16 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in taken]
 
 
+def free_pair() -> int:
+    """A port that nobody listens at now, nor at the next one."""
+    while True:
+        (first,) = free_ports(1)
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", first))
+            other.bind(("127.0.0.1", first + 1))
+            return first
+
+
 class Node:
     """A host: its state folder, and its daemon while that runs."""
 
@@ -36,7 +46,8 @@ class Node:
         self.engine = engine
         self.settings = settings
         self.env = environment(home, engine)
-        self.port, self.store_port = free_ports(2)
+        self.port = free_ports(1)[0]
+        self.store_port = free_pair()
         self.running: RunningDaemon | None = None
 
     @property
@@ -56,19 +67,26 @@ class Node:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def init(self) -> None:
-        """Begin a cluster."""
-        place = ("--host", "127.0.0.1", "--port", str(self.port), "--store-port", str(self.store_port))
-        self.did("cluster", "init", "--name", self.name, *place)
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where it is reached, in words of the command line."""
+        return "--host", "127.0.0.1", "--port", str(self.port), "--store-port", str(self.store_port)
+
+    def init(self, *servers: Node) -> None:
+        """Begin a cluster. servers: nodes that will run NATS servers, too."""
+        words = [word for one in servers for word in ("--server", f"127.0.0.1:{one.store_port}")]
+        self.did("cluster", "init", "--name", self.name, *self.place, *words)
 
     def join(self, other: Node) -> None:
         """Join the cluster of another one, with a new invitation."""
         token = other.daemon.http.post("/api/v1/cluster/invitations", json={}).json()["token"]
-        self.did("cluster", "join", token, "--name", self.name, "--host", "127.0.0.1", "--port", str(self.port))
+        self.did("cluster", "join", token, "--name", self.name, *self.place)
 
-    def start(self) -> RunningDaemon:
-        """Start the daemon, and wait until it hears the others."""
+    def start(self, *, alone: bool = False) -> RunningDaemon:
+        """Start the daemon, and wait until it hears the others. alone: it need not yet."""
         self.running = start_daemon(self.home, self.engine, self.settings)
+        if alone:
+            return self.running
         wait_until(lambda: self.cluster()["connected"], f"{self.name} is connected")
         return self.running
 
@@ -116,17 +134,21 @@ class Node:
 
 
 @contextlib.contextmanager
-def cluster_of(engine: Path, **settings: Mapping[str, Any]) -> Iterator[list[Node]]:
-    """A cluster: a node for each name, with its settings; the first one has the authority and the NATS server."""
+def cluster_of(engine: Path, *, servers: int = 1, **settings: Mapping[str, Any]) -> Iterator[list[Node]]:
+    """A cluster: a node for each name, with its settings; the first one has the authority.
+
+    servers: so many of them run NATS servers, from the first one on.
+    """
     with contextlib.ExitStack() as stack:
         nodes = [Node(name, stack.enter_context(scratch_home()), engine, own) for name, own in settings.items()]
         try:
+            nodes[0].init(*nodes[1:servers])
+            nodes[0].start(alone=True)
+            for node in nodes[1:]:
+                node.join(nodes[0])
+                node.start(alone=True)
             for node in nodes:
-                if node is nodes[0]:
-                    node.init()
-                else:
-                    node.join(nodes[0])
-                node.start()
+                wait_until(lambda: node.cluster()["connected"], f"{node.name} is connected")  # noqa: B023 - called at once
             for node in nodes:
                 for other in nodes:
                     wait_until(lambda: node.sees(other).get("state") == "ready", "all see each other")  # noqa: B023 - called at once

@@ -388,3 +388,22 @@ def test_in_no_cluster_nothing_of_it_is_there(engine_binary: Path, tmp_path: Pat
         assert answer.json()["error"]["code"] == "cluster_off"
         mapped = Path(f"/proc/{daemon.pid}/maps").read_text()
         assert "nats" not in mapped
+
+
+def test_any_one_of_three_nodes_may_be_killed(engine_binary: Path, scripted_model: ScriptedModel) -> None:
+    short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE}
+    names = ("one", "two", "three")
+    own: dict[str, Any] = {name: {"models": {"all": short, name: short}} for name in names}
+    with cluster_of(engine_binary, servers=3, **own) as nodes:
+        for node in nodes:
+            assert node.cluster()["serves"]
+            assert content(chat(node, "three")) == SAID
+        for dead in nodes:
+            left = [node for node in nodes if node is not dead]
+            dead.kill()
+            for node in left:
+                wait_until(lambda: chat(node, "all").status_code == 200, "it is loaded somewhere")  # noqa: B023 - called at once
+                wait_until(lambda: chat(node, left[0].name).status_code == 200, "likewise")  # noqa: B023 - called at once
+            running = [node for node in left if node.has("all")]
+            assert len(running) == 1
+            dead.start()

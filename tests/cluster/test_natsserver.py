@@ -22,7 +22,7 @@ import pytest
 from nats.js.api import KeyValueConfig
 
 from supervisor.cluster.joining import begin
-from supervisor.cluster.kept import Membership
+from supervisor.cluster.kept import Membership, Server
 from supervisor.cluster.natsserver import NatsServer, locate
 from supervisor.core.cluster.natsconfig import NatsConfig
 from supervisor.errors import NatsServerFailed, NatsServerMissing
@@ -53,7 +53,7 @@ def free_ports(count: int) -> list[int]:
 def node(folder: Path) -> Membership:
     """The first node of a cluster."""
     peers, store = free_ports(2)
-    return begin(folder, "first", ("127.0.0.1", peers), ("127.0.0.1", store))
+    return begin(folder, "first", ("127.0.0.1", peers), [Server("127.0.0.1", store)])
 
 
 def server_of(kept: Membership, **env: str) -> NatsServer:

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from supervisor.cli.main import build_parser
-from supervisor.cluster.kept import PEER_PORT, STORE_PORT
 from supervisor.config import Settings
+from supervisor.core.cluster.ports import PEER_PORT, STORE_PORT
 from tests.cluster.test_natsserver import free_ports
 from tests.support.daemon import environment, scratch_home, wait_until
 from tests.support.paths import ROOT

@@ -13,6 +13,7 @@ from supervisor.cli.exits import OK
 from supervisor.cli.options import add_daemon, command_name, inner_verb, length_of_time, require
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import duration, note, print_json, print_table, size
+from supervisor.core.cluster.ports import PEER_PORT, STORE_PORT
 from supervisor.core.workers.names import is_name, name_like
 from supervisor.core.workers.token import BadToken, decode
 from supervisor.errors import UsageError
@@ -40,8 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="cluster_verb", required=True)
     init = inner_verb(verbs, "init", "begin a cluster with this host", run_init)
     _part(init)
-    init.add_argument("--store-port", type=_port, metavar="PORT",
-                      help="port of the NATS server that this host runs (default: 8587)")  # fmt: skip
+    init.add_argument("--server", action="append", type=_place, metavar="HOST[:PORT]", default=[],
+                      help="a host that will join and run a NATS server, too; give two: any one may fail")  # fmt: skip
     invite = inner_verb(verbs, "invite", "make a token with which one host can join", run_invite)
     invite.add_argument("--reach", metavar="HOST", help="how the other host reaches this one (default: as nodes do)")
     invite.add_argument("--expires", type=length_of_time, metavar="TIME", default=3600.0,
@@ -69,7 +70,8 @@ def run_init(args: argparse.Namespace) -> int:
     """Begin a cluster."""
     from supervisor.cli.clustering import begin_here  # noqa: PLC0415 - cryptography takes long
 
-    found = begin_here(_name(args), (args.host, args.port), args.store_port)
+    require(len(args.server) in {0, 2}, "--server is given twice or not at all: one NATS server, or three.")
+    found = begin_here(_name(args), (args.host, args.port), args.store_port, args.server)
     return _tell_joined(args, found, f"{found['name']} is the first node")
 
 
@@ -81,7 +83,7 @@ def run_join(args: argparse.Namespace) -> int:
         token = decode(args.token)
     except BadToken:
         raise UsageError("That is no token of `cluster invite`; give it whole, as one word.") from None
-    found = join_here(token, _name(args), (args.host, args.port))
+    found = join_here(token, _name(args), (args.host, args.port), args.store_port)
     return _tell_joined(args, found, f"{found['name']} has joined")
 
 
@@ -156,8 +158,10 @@ def run_leave(args: argparse.Namespace) -> int:
 def _part(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="HOST", default=socket.gethostname(),
                         help="name or address at which other nodes reach this host (default: its name)")  # fmt: skip
-    parser.add_argument("--port", type=_port, metavar="PORT", default=8586,
+    parser.add_argument("--port", type=_port, metavar="PORT", default=PEER_PORT,
                         help="port for other nodes (default: 8586)")  # fmt: skip
+    parser.add_argument("--store-port", type=_port, metavar="PORT", default=STORE_PORT,
+                        help="port of the NATS server, on a host that runs one (default: 8587)")  # fmt: skip
     parser.add_argument("--name", metavar="NAME", help="what this host is called there (default: its host name)")
 
 
@@ -166,6 +170,12 @@ def _port(text: str) -> int:
     if not 0 < found < 1 << 16:
         raise ValueError
     return found
+
+
+def _place(text: str) -> tuple[str, int]:
+    """Read a host with or without a port."""
+    host, colon, port = text.rpartition(":")
+    return (host, _port(port)) if colon and "]" not in port else (text, STORE_PORT)
 
 
 def _name(args: argparse.Namespace) -> str:
