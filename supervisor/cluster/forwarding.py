@@ -88,6 +88,10 @@ class Forwarding:
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
+    def id_of(self, name: str) -> str | None:
+        """See `Elsewhere`."""
+        return self.directory.id_of(name)
+
     async def answers(self, call: Call, responder: Responder, account: Account) -> bool:
         """See `Elsewhere`."""
         if PEER in call.scope:
@@ -98,6 +102,8 @@ class Forwarding:
         if model is None or (account.key is not None and not account.key.rules.sees(model)):
             return False
         tried: set[str] = set()
+        if not call.wakes and not self._runs_elsewhere(model):
+            return False
         for _ in range(_MOST_TRIES):
             node = await self._node(model, call, tried)
             if node is None:
@@ -149,6 +155,10 @@ class Forwarding:
                             f"'{model}' cannot be loaded now: {why}. Repeat the request in a moment.",
                             retry_after=_RETRY_S,
                         )
+
+    def _runs_elsewhere(self, model: str) -> bool:
+        """Return whether other nodes alone have the model loaded."""
+        return self.told.running(model) is None and bool(self.directory.running(model, self.clock()))
 
     def _several(self, model: str) -> bool:
         return len(self.directory.running(model, self.clock())) > 1

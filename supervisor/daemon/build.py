@@ -39,6 +39,7 @@ from supervisor.pool.changes import Changes
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool, PoolLimits
 from supervisor.probe.machine import Prober
+from supervisor.proxy.asked import asked_endpoint
 from supervisor.proxy.capturing import Capturing
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.counts import CallCounts
@@ -46,7 +47,7 @@ from supervisor.proxy.media import Media
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
+from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting

@@ -30,6 +30,7 @@ class Call:
         path: of the table, for those who list requests.
         api: in whose form a stream ends.
         said: its fields, where they were read.
+        wakes: it has a model loaded that is not.
     """
 
     scope: Scope
@@ -40,10 +41,14 @@ class Call:
     api: Api
     stream: bool = False
     said: ClientJson | None = None
+    wakes: bool = True
 
 
 class Elsewhere(Protocol):
     """The other nodes."""
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the model that a name means on any node; None where nobody knows it."""
 
     async def answers(self, call: Call, responder: Responder, account: Account) -> bool:
         """Have another node answer, and return True; False where this one is to.

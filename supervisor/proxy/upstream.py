@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,7 +25,7 @@ from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import LOOKS
-from supervisor.core.routes import UPSTREAM, api_of, asked_of, is_withheld, kind_of, makes_vectors, route_of
+from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, makes_vectors, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
@@ -35,14 +35,15 @@ from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreac
 from supervisor.errors import EngineLost, InvalidRequest, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.pool.pool import Lease
-from supervisor.proxy.account import Account
+from supervisor.proxy.account import Account, ignored
 from supervisor.proxy.answers import Changed, StreamBroken, fold, pass_whole
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
+from supervisor.proxy.elsewhere import Call
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.media import check_ending, check_sent, check_unseen
 from supervisor.proxy.metered import Metered, check_key, check_spent, key_of, metered, told
-from supervisor.proxy.naming import seen_by, split_query
+from supervisor.proxy.naming import seen_by
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
@@ -53,38 +54,17 @@ _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
 _AWAITED = frozenset({"/props", "/slots"})  # what they tell of an engine that comes up is worth waiting for
 _FORMS = ("/audio/transcriptions",)  # whose bodies are forms, with the medium itself in them
-_OWN_PATH = "supervisor.own_path"  # in the scope of a request to a path of ours, whose errors have our form
+_MOST_SLASHES = 16  # in the id of another node's model
 _Ends: TypeAlias = tuple[Responder, Metered | None]  # of an answer: who gets it, and who counts it
+
+
+OWN_PATH: Final = "supervisor.own_path"
+"""In the scope of a request to a path of ours, whose errors have our form."""
 
 
 def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
     """Return the ASGI endpoint below UPSTREAM; `slots_max_bytes`: of the slots that clients save in one folder."""
     return UpstreamEndpoint(relaying, slots_max_bytes)
-
-
-def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
-    """Return the ASGI endpoint of the paths whose model stands in the query; `upstream`: the one below UPSTREAM."""
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"].rstrip("/")
-        query = scope.get("query_string", b"")
-        try:
-            entry = relaying.naming.entry(None, query, key_of(scope))
-            model = entry.id
-            if (row := asked_of(path)) is not None:
-                relaying.services(entry).check(row.path, model)
-        except SupervisorError as error:
-            await Responder(send, transport_of(scope), api_of(path)).whole(*relaying.render_error(error))
-            return
-        target = f"{UPSTREAM}{quote(model, safe='')}{path}"
-        rest = split_query(query)[1].encode("latin-1")
-        await upstream(
-            {**scope, "path": unquote(target), "raw_path": target.encode(), "query_string": rest, _OWN_PATH: True},
-            receive,
-            send,
-        )
-
-    return serve
 
 
 @dataclass(frozen=True)
@@ -121,11 +101,32 @@ class UpstreamEndpoint:
                 if is_withheld(scope["method"], unquote(path)):
                     raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 body, said = await _body(scope, path, receive, room)
-                await while_connected(scope, receive, self._answer(scope, (model, path), (body, said), room, responder))
+                work = self._elsewhere(scope, (model, path), (body, said), room, responder)
+                await while_connected(scope, receive, work)
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(told(key, error)))
+
+    async def _elsewhere(
+        self,
+        scope: Scope,
+        where: tuple[str, str],
+        given: tuple[Payload, ClientJson | None],
+        room: Room,
+        responder: Responder,
+    ) -> None:
+        """Have another node answer, where it is for one; answer here otherwise. It counts where it is answered."""
+        elsewhere, (model, target), (body, said) = self.relaying.elsewhere, where, given
+        if elsewhere is not None:
+            kind = said.content_type if said is not None else header(scope, b"content-type").decode("latin-1")
+            whole = body if said is None or body else said.payload(said.text)
+            stream = said is not None and said.fields.get("stream") is True
+            path, wakes = UPSTREAM + model + target, scope["method"] == "POST"
+            call = Call(scope, model, whole, kind or JSON, path, api_of(path), stream, said, wakes)
+            if await elsewhere.answers(call, responder, Account(ignored, path, scope, key_of(scope))):
+                return
+        await self._answer(scope, where, given, room, responder)
 
     async def _answer(
         self,
@@ -139,7 +140,7 @@ class UpstreamEndpoint:
         query = scope.get("query_string", b"").decode("latin-1")
         as_json = said is not None and said.content_type == JSON  # for the engine, too, whatever the client calls it
         kind = JSON if as_json else header(scope, b"content-type").decode("latin-1") or JSON
-        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body, _OWN_PATH in scope)
+        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body, OWN_PATH in scope)
         if scope["method"] == "GET" and (target in LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
@@ -263,6 +264,11 @@ class UpstreamEndpoint:
             entry = registry.get(unquote(name))
             if entry is not None:
                 return entry.id, _spelled(target) or "/"
+        if (elsewhere := self.relaying.elsewhere) is not None:
+            for name, target in islice(_cuts(rest), _MOST_SLASHES):
+                model = elsewhere.id_of(unquote(name))
+                if model is not None and (key is None or key.rules.sees(model)):
+                    return model, _spelled(target) or "/"
         return registry.find(unquote(rest).strip("/")).id, "/"
 
 

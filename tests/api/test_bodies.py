@@ -19,11 +19,12 @@ from supervisor.core.requests.access import AccessRules, RulesByAddress
 from supervisor.core.routes import SERVED, asked_of
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
+from supervisor.proxy.asked import asked_endpoint
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
+from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 
 RELAYED = 2 << 20

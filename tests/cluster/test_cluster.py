@@ -100,6 +100,24 @@ def test_any_node_answers_for_a_model_of_another(shown: Stage, path: str, stream
     assert shown.two.has("far")
 
 
+def test_paths_of_engines_are_answered_where_the_model_is(shown: Stage) -> None:
+    one, two = shown.one.daemon.http, shown.two.daemon.http
+    assert one.get("/props?model=far").json()["error"]["code"] == "model_not_loaded"  # and that does not load it
+    assert not shown.two.has("far")
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    through = one.post("/upstream/far/v1/chat/completions", json=body)
+    assert content(through) == SAID
+    wait_until(lambda: bool(shown.one.sees(shown.two)["models"]), "it is known")
+    for path in ("/props?model=far", "/slots?model=far", "/upstream/far/props", "/upstream/far/health"):
+        there, here = one.get(path), two.get(path)
+        assert there.status_code == here.status_code == 200, path
+        assert there.json().keys() == here.json().keys() if path != "/slots?model=far" else there.json()
+    assert (
+        one.post("/tokenize", json={"model": "far", "content": "hi"}).json()
+        == two.post("/tokenize", json={"model": "far", "content": "hi"}).json()
+    )
+
+
 def told(answer: str) -> list[str]:
     """What an answer says, without what differs from one to the next: ids and times."""
     lines = [line.removeprefix("data: ") for line in answer.splitlines() if line and not line.startswith("event:")]

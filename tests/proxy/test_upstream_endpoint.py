@@ -16,11 +16,12 @@ from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.engines.client import EngineClient
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
+from supervisor.proxy.asked import asked_endpoint
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
+from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 from tests.proxy.asking import answer_of
 
