@@ -102,6 +102,10 @@ class Engine:
         """Return the newest lines of output."""
         return self._log.said(lines)
 
+    def newest(self, lines: int) -> tuple[tuple[str, bool], ...]:
+        """Return the newest lines of the log, each with whether it is a note of the daemon."""
+        return self._log.newest(lines)
+
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
         """Bring the engine up; return when it can answer. Cancelling, like any failure, ends the child first.
 
@@ -118,11 +122,16 @@ class Engine:
             raise
 
     async def adopt(
-        self, held: HeldProcess, argv: tuple[str, ...], info: Mapping[str, object], said: Sequence[str] = ()
+        self,
+        held: HeldProcess,
+        argv: tuple[str, ...],
+        info: Mapping[str, object],
+        said: Sequence[tuple[str, bool]] = (),
     ) -> None:
         """Take in the process of an engine that is ready, in place of `start`.
 
-        argv: its command, as it was started. info: what it said of itself when it was ready. said: its newest lines.
+        argv: its command, as it was started. info: what it said of itself when it was ready. said: the newest lines of
+        its log, each with whether it is a note of ours.
 
         Raises NotOurs where it is not provably that process, and OSError. It is not ended then.
         """

@@ -39,7 +39,7 @@ class OutputLog:
         self, path: Path | None, *, ring_lines: int = 500, max_bytes: int = 5_000_000, backups: int = 2
     ) -> None:
         self.path = path
-        self._ring: deque[str] = deque(maxlen=ring_lines)
+        self._ring: deque[tuple[str, bool]] = deque(maxlen=ring_lines)  # a line, and whether it is a note of ours
         self._said: deque[str] = deque(maxlen=ring_lines)  # those of them that the engine wrote
         self._max_bytes = max_bytes
         self._backups = backups
@@ -55,19 +55,24 @@ class OutputLog:
         text = plain(line.decode("utf-8", "replace"))
         self.written += 1
         self._said.append(text[:_RING_LINE])
-        self._take(text)
+        self._take(text, is_note=False)
 
-    def go_on_after(self, lines: Sequence[str]) -> None:
-        """Have these be the newest lines: an earlier image of this process took them. They are in the file already."""
-        for ring in (self._ring, self._said):
-            ring.extend(line[:_RING_LINE] for line in lines)
+    def go_on_after(self, lines: Sequence[tuple[str, bool]]) -> None:
+        """Have these be the newest lines: an earlier image of this process took them. They are in the file already.
+
+        lines: as `newest` gave them.
+        """
+        for line, is_note in lines:
+            self._ring.append((line[:_RING_LINE], is_note))
+            if not is_note:
+                self._said.append(line[:_RING_LINE])
 
     def note(self, text: str) -> None:
         """Take a line of the daemon's own, which is no output of the engine. Never raise, as `write`."""
-        self._take(text if text.isprintable() else one_line(text))
+        self._take(text if text.isprintable() else one_line(text), is_note=True)
 
-    def _take(self, text: str) -> None:
-        self._ring.append(text[:_RING_LINE])
+    def _take(self, text: str, *, is_note: bool) -> None:
+        self._ring.append((text[:_RING_LINE], is_note))
         for follower in self._followers:
             follower.offer(text)
         if self.path is not None and self.file_error is None and not self._closed:
@@ -78,6 +83,10 @@ class OutputLog:
 
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines, oldest of them first."""
+        return tuple(text for text, _ in self.newest(lines))
+
+    def newest(self, lines: int) -> tuple[tuple[str, bool], ...]:
+        """Return the newest lines likewise, each with whether it is a note."""
         return tuple(self._ring)[-lines:] if lines > 0 else ()
 
     def said(self, lines: int) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ def carried_engine(engine: Engine, running: Running) -> CarriedEngine:
     tended, ready, plan = running.engine, running.ready, running.plan
     if tended is None or ready is None:
         raise OSError("an engine is not ready")
+    newest = tended.newest(_LINES)
     return CarriedEngine(
         number=engine.id,
         model=engine.model.id,
@@ -63,7 +64,8 @@ def carried_engine(engine: Engine, running: Running) -> CarriedEngine:
         outgrown=running.outgrown,
         worn=engine.worn,
         leaving=engine.leaving,
-        said=tuple(line[:_LINE] for line in tended.tail(_LINES)),
+        said=tuple(line[:_LINE] for line, _ in newest),
+        notes=tuple(number for number, (_, is_note) in enumerate(newest) if is_note),
     )
 
 

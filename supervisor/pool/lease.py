@@ -88,6 +88,9 @@ class PooledEngine(Protocol):
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the last lines that it wrote."""
 
+    def newest(self, lines: int) -> tuple[tuple[str, bool], ...]:
+        """Return the last lines of its log, each with whether it is a note of the daemon."""
+
     def held(self) -> HeldProcess:
         """Return what the next image of this process needs to adopt it. Raises OSError where it is ending."""
 

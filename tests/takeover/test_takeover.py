@@ -156,9 +156,11 @@ def test_what_people_have_set_stays(daemon: RunningDaemon) -> None:
 
 def test_lines_of_a_log_go_on(daemon: RunningDaemon) -> None:
     daemon.load("brief")
+    asked = daemon.chat("brief", "hi", max_tokens=1)
+    wait_until(lambda: not daemon.busy_slots("brief"), "the engine has said its last word")
     before = daemon.http.get("/api/v1/logs", params={"model": "brief", "lines": 20}).text
+    assert asked.headers["x-request-id"] in before  # a note of the daemon's own
     restart(daemon)
-    assert before
     assert before in daemon.http.get("/api/v1/logs", params={"model": "brief", "lines": 500}).text
 
 

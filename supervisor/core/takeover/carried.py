@@ -60,7 +60,7 @@ class CarriedEngine:
         asked_at, ready_at, idle_since: seconds of the pool's clock.
         first_bytes, outgrown: as in `pool.lease.Running`.
         leaving: it ends after its requests.
-        said: the newest lines of its log.
+        said: the newest lines of its log. notes: which of them are the daemon's own, by their place.
         launch: the name of what decided how it is launched (`registry.launch_digest`).
     """
 
@@ -84,6 +84,7 @@ class CarriedEngine:
     worn: bool = False
     leaving: bool = False
     said: tuple[str, ...] = ()
+    notes: tuple[int, ...] = ()
     launch: str = ""
 
     @property

@@ -140,7 +140,9 @@ class Arrival:
         unread = newest.unread.get(carried.number, carried.process.unread)
         try:
             held = replace(carried.process, unread=unread)
-            await one.engine.adopt(held, carried.argv, carried.info, carried.said)
+            notes = frozenset(carried.notes)
+            said = [(line, number in notes) for number, line in enumerate(carried.said)]
+            await one.engine.adopt(held, carried.argv, carried.info, said)
         except (NotOurs, OSError) as error:
             await self._end(carried.process, carried.model, str(error))
             return False

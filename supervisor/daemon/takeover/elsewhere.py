@@ -68,6 +68,10 @@ class ElsewhereEngine:
         """Return nothing: its log is elsewhere."""
         return ()
 
+    def newest(self, lines: int) -> tuple[tuple[str, bool], ...]:
+        """Return nothing, likewise."""
+        return ()
+
     def held(self) -> HeldProcess:
         """Raise OSError: it is not held here."""
         raise OSError("the engine is another process's")
