@@ -34,7 +34,7 @@ JOIN: Final = "/cluster/join"
 _SPENT: Final = "/cluster/spent/"
 _DRAIN: Final = "/cluster/drain"
 _MOST: Final = 16 << 10
-_ASKED: Final = frozenset({("POST", "/api/v1/plan"), ("POST", "/api/v1/models/unload"), ("GET", "/api/v1/models")})
+_PLAN: Final = ("POST", "/api/v1/plan")
 
 
 class Joining(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,7 +164,7 @@ async def _body(receive: Receive) -> bytes:
 
 def _may_ask(method: str, path: str) -> bool:
     """Return whether a node may ask another one for this: what it passes on for clients, and plans."""
-    if (method, path) in _ASKED:
+    if (method, path) == _PLAN:
         return True
     return is_relayed(path) or path.startswith(UPSTREAM) or (method == "GET" and asked_of(path) is not None)
 

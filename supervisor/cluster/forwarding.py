@@ -46,7 +46,7 @@ _log = structlog.get_logger()
 CLAIM: Final = "x-supervisor-claim"
 """The header with the revision of the claim by which a node is asked for a model."""
 
-_PLAN_S: Final = 10.0
+_PLAN_S: Final = 5.0
 _MOST_TRIES: Final = 4
 _RETRY_S: Final = 5.0
 _LOOK_S: Final = 1.0

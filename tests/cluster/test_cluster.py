@@ -189,14 +189,16 @@ def stream(node: Node, model: str) -> Iterator[Iterator[str]]:
         yield (line for line in answer.iter_lines() if line.startswith("data: {") and '"content"' in line)
 
 
-def test_a_request_is_cancelled_by_its_number_at_the_front_door(shown: Stage) -> None:
+@pytest.mark.parametrize("where", ["one", "two"])
+def test_a_request_is_cancelled_by_its_number_at_either_node(shown: Stage, where: str) -> None:
+    asked = {"one": shown.one, "two": shown.two}[where].daemon.http
     body = {"model": "endless", "messages": [{"role": "user", "content": "hi"}], "stream": True}
     with shown.one.daemon.http.stream("POST", "/v1/chat/completions", json=body) as answer:
         lines = answer.iter_lines()
         next(line for line in lines if '"content"' in line)
-        (request,) = shown.one.daemon.http.get("/api/v1/requests").json()["requests"]
+        (request,) = asked.get("/api/v1/requests").json()["requests"]
         assert request["model"] == "endless"
-        shown.one.daemon.http.delete(f"/api/v1/requests/{request['id']}")
+        asked.delete(f"/api/v1/requests/{request['id']}")
         last = events("\n".join(lines))[-2:]
     assert last[0]["error"]["code"] == "request_cancelled"
     assert last[1] == "[DONE]"

@@ -94,12 +94,15 @@ class Directory:
         self._index()
 
     def hear(self, load: Load, now: float) -> bool:
-        """Take in what a node does; return False where it is of no use: of no member, or older than the last one."""
+        """Take in what a node does; return False where it is of no use: of no member, or older than the last one.
+
+        Of a daemon that was started at another time everything counts: its clock may have been set back.
+        """
         seen = self._nodes.get(load.node)
         if seen is None:
             return False
         last = seen.load
-        if last is not None and (load.started_at, load.number) <= (last.started_at, last.number):
+        if last is not None and load.started_at == last.started_at and load.number <= last.number:
             return False
         seen.load, seen.heard_at, seen.avoid_until, seen.gone = load, now, 0.0, False
         return True
