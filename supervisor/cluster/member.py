@@ -106,7 +106,7 @@ class Member:
             self._again.set()
         elif self.directory.connected:
             _log.warning("cluster_disconnected")
-            self.directory.hears(now=False)
+            self.directory.disconnect()
             self.changes.tell()
 
     async def claim(self, model: str, node: str, over: Claimed | None = None) -> str:
@@ -142,7 +142,7 @@ class Member:
                 _log.debug("cluster_not_ready", reason=str(error))
                 await asyncio.sleep(_AGAIN_S)
                 continue
-            self.directory.hears(now=True)
+            self.directory.connect(self._clock())
             _log.info("cluster_connected", nodes=[seen.node.name for seen in self.directory])
             self.changes.tell()
             await self._again.wait()
@@ -192,7 +192,7 @@ class Member:
     def _removed(self) -> None:
         """Be alone from now on, as another node has said so."""
         _log.error("cluster_removed", effect="this node is alone until it is restarted", help="supervisor cluster join")
-        self.directory.hears(now=False)
+        self.directory.disconnect()
         self.disown()
 
     def _claimed(self, entry: Entry) -> None:

@@ -28,7 +28,7 @@ SAID = "one two three four five."
 
 
 class Stage:
-    """The nodes `one` and `two`; model `near` is known to one, `far` and `endless` to two, `both` to both."""
+    """The nodes `one` and `two`. `near` is known to one, `far` and `endless` to two, `both` and `slow` to both."""
 
     def __init__(self, one: Node, two: Node) -> None:
         self.one = one
@@ -54,8 +54,10 @@ class Stage:
 @pytest.fixture(scope="module")
 def shown(engine_binary: Path, scripted_model: ScriptedModel) -> Iterator[Stage]:
     short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE}
-    endless = {"file": str(scripted_model("and on ", endless=True, n_ctx=8192)), **ENGINE}
-    mine, theirs = {"near": short, "both": short}, {"far": short, "both": short, "endless": endless}
+    long = {"ctx_size": 131072, "parallel": 1, "cache_ram": 0}  # more than all buffers on the way take
+    endless = {"file": str(scripted_model("and on ", endless=True, n_ctx=131072)), **long}
+    mine = {"near": short, "both": short, "slow": endless}
+    theirs = {"far": short, "both": short, "slow": endless, "endless": endless}
     with cluster_of(engine_binary, one={"models": mine}, two={"models": theirs}) as (one, two):
         yield Stage(one, two)
 
@@ -351,7 +353,25 @@ def test_a_killed_node_s_streams_end_and_its_models_go_elsewhere(shown: Stage) -
         wait_until(lambda: shown.one.sees(shown.two)["state"] == "away", "it is shown as away")
     finally:
         shown.two.start()
-    wait_until(lambda: content(chat(shown.one, "far")) == SAID, "it is back")
+    wait_until(lambda: shown.one.sees(shown.two)["state"] == "ready", "it is back")
+    assert content(chat(shown.one, "far")) == SAID
+
+
+def test_a_request_without_a_byte_is_answered_elsewhere(shown: Stage) -> None:
+    shown.two.did("load", "slow")
+    wait_until(lambda: any(one["id"] == "slow" for one in shown.one.sees(shown.two)["models"]), "one knows")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(chat, shown.one, "slow", max_tokens=20_000)
+        wait_until(lambda: shown.two.daemon.busy_slots("slow") > 0, "it is being answered")
+        shown.two.kill()
+        try:
+            answer = asked.result()
+        finally:
+            shown.two.start()
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] == 20_000
+    assert shown.one.has("slow")
+    wait_until(lambda: shown.one.sees(shown.two)["state"] == "ready", "it is back")
 
 
 def test_a_node_that_hangs_is_hung_up_on(shown: Stage) -> None:
@@ -394,6 +414,7 @@ def test_a_node_leaves(engine_binary: Path, scripted_model: ScriptedModel) -> No
         assert not (two.home / "cluster" / "cluster.json").exists()
         two.join(one)  # the name is free again
         two.start()
+        wait_until(lambda: one.sees(two).get("state") == "ready", "it is back")
         assert content(chat(one, "far")) == SAID
         two.kill()
         assert "is removed" in one.did("cluster", "remove", "two")

@@ -137,13 +137,25 @@ def test_who_is_silent_gets_nothing_new() -> None:
     for name in (ME, "c", "d"):
         found.hear(load(name, 9), SILENT_S)
     assert isinstance(choose(found, Wanted(MODEL), SILENT_S), Place)
-    found.connected = False  # then nobody is heard, which says nothing of the others
+    found.disconnect()  # then nobody is heard, which says nothing of the others
     assert choose(found, Wanted(MODEL), SILENT_S) == Go("b")
+
+
+def test_nobody_was_silent_who_could_not_be_heard() -> None:
+    found = directory()
+    runs(found, "b")
+    found.disconnect()
+    found.connect(SILENT_S * 2)
+    assert choose(found, Wanted(MODEL), SILENT_S * 2) == Go("b")
+    seen = found.node("b")
+    assert seen is not None
+    assert not found.is_silent(seen, SILENT_S * 2)
+    assert found.is_silent(seen, SILENT_S * 3)
 
 
 def test_without_a_connection_nothing_is_placed() -> None:
     found = directory()
-    found.connected = False
+    found.disconnect()
     assert isinstance(choose(found, Wanted(MODEL), 0.0), Nowhere)
 
 
@@ -205,7 +217,7 @@ def happens(found: Directory, event: tuple[object, ...], number: int, now: float
         case ("remove", str(name)):
             found.remove(name)
         case ("connected", bool(connected)):
-            found.connected = connected
+            found.connect(now) if connected else found.disconnect()
 
 
 def check(found: Directory, chosen: Choice, now: float, tried: set[str]) -> None:

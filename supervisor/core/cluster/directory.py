@@ -73,9 +73,15 @@ class Directory:
 
     # what is heard
 
-    def hears(self, *, now: bool) -> None:
-        """Note whether the others are heard from now on."""
-        self.connected = now
+    def connect(self, now: float) -> None:
+        """Note that the others are heard from now on. They have been silent for want of a connection until then."""
+        self.connected = True
+        for seen in self._nodes.values():
+            seen.heard_at = now
+
+    def disconnect(self) -> None:
+        """Note that the others are not heard any more."""
+        self.connected = False
 
     def put(self, node: Node) -> None:
         """Take in what is kept of a node: it is new, or has changed."""
