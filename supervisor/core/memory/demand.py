@@ -179,12 +179,15 @@ def context_demand(spec: ModelSpec, options: EstimateOptions, shape: Shape) -> C
     caches = buffers.kv_layers(spec.n_layer_all)
     states = context.states
     compute = buffers.compute
+    others = 0 if shape == "host" else compute[min(1, len(compute) - 2)]
+    if shape == "pipeline":
+        others = max(others, _between(facts, options, context))
     return ContextDemand(
         n_ctx=context.n_ctx,
         n_ctx_seq=context.cells,
         cached=[*(kv + state * states for kv, state in zip(caches, facts.states, strict=True)), 0],
         first=compute[0] if shape != "host" else 0,
-        others=compute[min(1, len(compute) - 2)] if shape != "host" else 0,
+        others=others,
         lead=buffers.lead,
         host_compute=compute[-1],
         output=output_bytes(spec, options, context),
@@ -209,6 +212,22 @@ def demand(table: WeightTable, context: ContextDemand, options: EstimateOptions)
         host=table.input + table.named.get("CPU", 0),
         context=context,
     )
+
+
+def _between(facts: Facts, options: EstimateOptions, context: Context) -> int:
+    """Return the largest compute buffer of a device between two others.
+
+    It grows with the layers that the device has, and depends on whose caches they use: so all but the first layer are
+    its own, or those from the first or the last one on that owns a cache.
+    """
+    total = facts.spec.n_layer_all + 1
+    owners = [layer for layer, owns in enumerate(facts.spec.kv_layers) if owns] or [0]
+    chosen = replace(options, devices=("first", "other", "more"))
+    found = 0
+    for begin in {1, max(1, owners[0]), max(1, owners[-1])}:
+        places = (0,) * begin + (1,) * (total - 1 - begin) + (2,)
+        found = max(found, allocate(facts, chosen, context, places, everywhere=True).compute[1])
+    return found
 
 
 def _buffers(facts: Facts, options: EstimateOptions, context: Context, shape: Shape) -> Buffers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from supervisor.core.memory import (
 from supervisor.core.spec import ModelSpec
 from tests.core.memory.support import MIB, spec_of
 from tests.core.memory.test_properties import specs, ways
+from tests.evidence.subjects import recorded_subjects
 
 OVERRIDES = ((), ((r"blk\.1\.", "CPU"),), ((r"ffn_.*_exps", "GPU0"), (r"output", "CPU")))
 
@@ -74,6 +76,27 @@ def test_a_demand_is_an_upper_bound(
     bounds = added_up(found, options, places)
     assert all(bound >= size for bound, size in zip(bounds, exact, strict=True)), (bounds, exact)
     assert (found.context.n_ctx, found.context.n_ctx_seq) == (truth.n_ctx, truth.n_ctx_seq)
+
+
+@pytest.mark.parametrize("split", [(), (1, 1, 8), (1, 8, 1)], ids=str)
+@pytest.mark.parametrize(("context", "ubatch"), [(1, 1), (4096, 512)])
+def test_it_is_one_for_every_model_on_record(context: int, ubatch: int, split: tuple[int, ...]) -> None:
+    options = EstimateOptions(
+        ctx_size=context, kv_unified=False, ubatch_size=ubatch, devices=("A", "B", "C"), tensor_split=split
+    )
+    seen = 0
+    for name in recorded_subjects():
+        spec = spec_of(name)
+        truth = estimate(spec, options)
+        if isinstance(truth, Refusal):
+            continue
+        places = place_layers(spec, options)
+        exact = [device.total_bytes for device in truth.devices]
+        exact[-1] += truth.output_bytes
+        bounds = added_up(of(spec, options, places), options, places)
+        assert all(bound >= size for bound, size in zip(bounds, exact, strict=True)), (name, bounds, exact)
+        seen += 1
+    assert seen > 500
 
 
 def test_it_is_exact_for_common_models() -> None:
