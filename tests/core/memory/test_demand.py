@@ -21,6 +21,7 @@ from supervisor.core.memory import (
     refuse,
     weight_table,
 )
+from supervisor.core.memory.compute import sent_to
 from supervisor.core.spec import ModelSpec
 from tests.core.memory.support import MIB, spec_of
 from tests.core.memory.test_properties import specs, ways
@@ -55,6 +56,11 @@ def added_up(found: Demand, options: EstimateOptions, places: tuple[int, ...]) -
     total[-1] += found.copied if -1 in places else 0
     if used:
         total[0] += found.lead
+    widest = max(context.first, context.others, context.host_compute)
+    for device in sent_to(options) - set(
+        used
+    ):  # as plans have it: it computes with its tensors, whatever layers it holds
+        total[device] += widest
     return total
 
 
