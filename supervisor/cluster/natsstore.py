@@ -200,13 +200,12 @@ class NatsStore:
         return found
 
     async def _bucket(self, stream: JetStreamContext, bucket: Bucket) -> KeyValue:
-        lasting = bucket == "nodes"
         return await stream.create_key_value(
             KeyValueConfig(
                 bucket=bucket,
                 history=1,
-                ttl=None if lasting else CLAIM_S,
-                storage=StorageType.FILE if lasting else StorageType.MEMORY,
+                ttl=CLAIM_S if bucket == "claims" else None,
+                storage=StorageType.FILE,  # a server that comes back has its vote, and what it voted for
                 max_value_size=MOST_BYTES,
                 max_bytes=_MOST_STORED,
                 replicas=3 if len(self._urls) >= 3 else 1,

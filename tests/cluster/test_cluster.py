@@ -431,6 +431,7 @@ def test_in_no_cluster_nothing_of_it_is_there(engine_binary: Path, tmp_path: Pat
         assert "nats" not in mapped
 
 
+@pytest.mark.full
 def test_any_one_of_three_nodes_may_be_killed(engine_binary: Path, scripted_model: ScriptedModel) -> None:
     short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE}
     names = ("one", "two", "three")
