@@ -7,6 +7,8 @@ import json
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 from supervisor.core.workers.token import decode, encode
 from tests.cluster.stage import Node, cluster_of, events
 from tests.support.daemon import running_daemon, scratch_home, wait_until
+from tests.support.paths import ROOT
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
@@ -422,13 +425,11 @@ def test_a_node_leaves(engine_binary: Path, scripted_model: ScriptedModel) -> No
         assert chat(one, "far").status_code == 404
 
 
-def test_in_no_cluster_nothing_of_it_is_there(engine_binary: Path, tmp_path: Path) -> None:
+def test_in_no_cluster_nothing_of_it_is_there(engine_binary: Path) -> None:
     with scratch_home() as home, running_daemon(home, engine_binary) as daemon:
         answer = daemon.http.get("/api/v1/cluster")
         assert answer.status_code == 409
         assert answer.json()["error"]["code"] == "cluster_off"
-        mapped = Path(f"/proc/{daemon.pid}/maps").read_text()
-        assert "nats" not in mapped
 
 
 @pytest.mark.full
@@ -449,3 +450,12 @@ def test_any_one_of_three_nodes_may_be_killed(engine_binary: Path, scripted_mode
             running = [node for node in left if node.has("all")]
             assert len(running) == 1
             dead.start()
+
+
+def test_a_daemon_alone_imports_nothing_of_it() -> None:
+    program = "import sys, supervisor.daemon.run; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    found = set(done.stdout.split())
+    assert "supervisor.daemon.build" in found
+    assert not {one for one in found if one.partition(".")[0] == "nats"}
+    assert not {one for one in found if one.startswith("supervisor.cluster.")} - {"supervisor.cluster.kept"}
