@@ -37,6 +37,7 @@ from supervisor.errors import (
 )
 from supervisor.pool.inflight import Inflight
 from supervisor.proxy.account import Account
+from supervisor.proxy.answers import BrokenOff
 from supervisor.proxy.asgi import Responder
 from supervisor.proxy.elsewhere import MOVED, PEER, Call
 from supervisor.system.requestid import current_id
@@ -120,7 +121,9 @@ class Forwarding:
         """Return the id of the model that is meant, where the cluster knows it; None: this node says what is wrong."""
         if not isinstance(call.model, str) or not call.model:
             return None
-        return next(filter(None, map(self.directory.id_of, meant_names(call.model))), None)
+        names = list(meant_names(call.model))
+        own = next((entry.id for name in names if (entry := self.told.registry.get(name)) is not None), None)
+        return next(filter(None, map(self.directory.id_of, names if own is None else (own,))), None)
 
     def _check_claim(self, call: Call) -> None:
         """Raise ModelMoved for a model that is to be loaded here though another node has claimed it."""
@@ -225,6 +228,8 @@ class Forwarding:
                 if not responder.said:
                     _log.info("node_unreachable", node=name, reason=str(error))
                     return False
+                if not call.stream:
+                    raise BrokenOff(str(error)) from error  # nothing can be added to half of an answer
                 await _end(call, responder, account, _lost(name, error))
             except asyncio.CancelledError:
                 cancelled = request.was_cancelled()

@@ -57,10 +57,11 @@ class Stage:
 @pytest.fixture(scope="module")
 def shown(engine_binary: Path, scripted_model: ScriptedModel) -> Iterator[Stage]:
     short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE}
+    named = {**short, "aliases": ["alias"]}
     long = {"ctx_size": 131072, "parallel": 1, "cache_ram": 0}  # more than all buffers on the way take
     endless = {"file": str(scripted_model("and on ", endless=True, n_ctx=131072)), **long}
-    mine = {"near": short, "both": short, "slow": endless}
-    theirs = {"far": short, "both": short, "slow": endless, "endless": endless}
+    mine = {"near": named, "both": short, "slow": endless}
+    theirs = {"far": named, "both": short, "slow": endless, "endless": endless}
     with cluster_of(engine_binary, one={"models": mine}, two={"models": theirs}) as (one, two):
         yield Stage(one, two)
 
@@ -159,6 +160,13 @@ def test_a_model_that_nobody_knows_is_not_there(shown: Stage) -> None:
     answer = chat(shown.one, "nowhere")
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "model_not_found"
+
+
+def test_an_alias_means_what_it_means_on_the_node_that_is_asked(shown: Stage) -> None:
+    for node, model in ((shown.one, "near"), (shown.two, "far")):
+        answer = chat(node, "alias")
+        assert content(answer) == SAID
+        assert node.has(model)
 
 
 def test_a_model_that_both_know_is_loaded_once(shown: Stage) -> None:
