@@ -20,11 +20,14 @@ from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.routing import Routing
+from supervisor.cluster.silence import hang_up_on_silent
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
 from supervisor.core.cluster.directory import Directory, Seen
 from supervisor.core.cluster.placing import Offer
+from supervisor.core.devices import Budgets
 from supervisor.core.models.registry import Registry
 from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.workers.token import JoinToken, encode
@@ -41,8 +44,6 @@ _log = structlog.get_logger()
 
 _ASK_S: Final = 5.0
 _AGAIN_S: Final = 5.0
-_LOOK_S: Final = 1.0
-_LATE_S: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Ground:
     lookout: Lookout
     inflight: Inflight
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
+
+    def budgets(self) -> Budgets | None:
+        """Return the memory for models, as it was seen last."""
+        return None if self.lookout.machine is None else self.lookout.sight.budgets
 
 
 class Cluster:
@@ -77,7 +82,7 @@ class Cluster:
         self._directory = Directory(kept.name)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
-        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining)
+        told = Told(*(kept, ground.registry, ground.pool, ground.budgets), time.time(), lambda: self._draining)
         self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
         self._peers = Peers(tls)
         self._tickets = Tickets()
@@ -86,10 +91,11 @@ class Cluster:
             self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
         self.forwarding = Forwarding(
             directory=self._directory,
-            member=self._member,
+            routing=Routing(
+                *(self._directory, self._member, told.running), self._plan, self._peers.offer, time.monotonic
+            ),
             peers=self._peers,
-            told=told,
-            plan=self._plan,
+            registry=ground.registry,
             inflight=ground.inflight,
             tickets=self._tickets,
             clock=time.monotonic,
@@ -126,23 +132,10 @@ class Cluster:
         self._unable = None
         await self._ground.lookout.look(self._ground.pool)
         self._member.start()
-        await self._hang_up_on_silent()
+        await hang_up_on_silent(self._directory, self._drop, time.monotonic)
 
-    async def _hang_up_on_silent(self) -> None:
-        """End the answers of nodes that say nothing any more: their connections may hang for ever."""
-        calm_since = before = time.monotonic()
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            now = time.monotonic()
-            calm_since = (
-                now if now - before > _LATE_S else calm_since
-            )  # this process stood still, and has heard nothing
-            before = now
-            if now - calm_since < _LATE_S:
-                continue
-            for seen in self._directory:
-                if seen.node.name != self._kept.name and self._directory.is_silent(seen, now):
-                    await self._peers.drop(seen.node.host, seen.node.port)
+    async def _drop(self, seen: Seen) -> None:
+        await self._peers.drop(seen.node.host, seen.node.port)
 
     def held(self) -> HeldProcess | None:
         """Return what the next image of this process needs to adopt the NATS server; None where there is none."""

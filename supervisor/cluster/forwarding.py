@@ -9,28 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from supervisor.cluster.member import Member, woken
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
-from supervisor.cluster.peers import Peers, Refused, offer_of
-from supervisor.cluster.store import StoreUnavailable
+from supervisor.cluster.peers import Peers, Refused
+from supervisor.cluster.routing import Routing
 from supervisor.cluster.tickets import TICKET, Tickets
-from supervisor.cluster.told import Told
-from supervisor.core.cluster.choice import Go, Nowhere, Place, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Directory, Seen
-from supervisor.core.cluster.placing import Offer, best
 from supervisor.core.doors.names import meant_names
+from supervisor.core.models.registry import Registry
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.engines.client import Payload
 from supervisor.errors import (
-    ClusterUnavailable,
-    ModelDoesNotFit,
-    ModelMoved,
     NodeLost,
     RequestCancelled,
     SupervisorError,
@@ -47,10 +41,7 @@ _log = structlog.get_logger()
 CLAIM: Final = "x-supervisor-claim"
 """The header with the revision of the claim by which a node is asked for a model."""
 
-_PLAN_S: Final = 5.0
-_MOST_TRIES: Final = 4
-_RETRY_S: Final = 5.0
-_LOOK_S: Final = 1.0
+_MOST_DIGITS: Final = 20
 _SPENT_S: Final = 5.0
 _PASSED: Final = frozenset({"content-type", "accept", "user-agent", "traceparent", "x-request-timeout", "priority"})
 _KEPT: Final = frozenset({
@@ -62,32 +53,27 @@ _KEPT: Final = frozenset({
     b"x-accel-buffering",
 })
 
-Plan = Callable[[str], Awaitable[Offer]]
-"""Says whether a model fits on this node. Raises SupervisorError."""
-
 
 @dataclass(frozen=True)
 class Forwarding:
     """The other nodes, for who relays.
 
     Attributes:
-        directory, member: who is there, and who may load what.
-        told: what runs on this node.
-        plan: this node's own offer.
+        directory: who is there.
+        routing: where requests go.
+        registry: the models of this node.
         inflight: all requests that are being answered.
         tickets: what peers' requests have taken here.
         clock: seconds of a monotonic clock.
     """
 
     directory: Directory
-    member: Member
+    routing: Routing
     peers: Peers
-    told: Told
-    plan: Plan
+    registry: Registry
     inflight: Inflight
     tickets: Tickets
     clock: Callable[[], float]
-    _placing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def id_of(self, name: str) -> str | None:
         """See `Elsewhere`."""
@@ -102,111 +88,31 @@ class Forwarding:
         model = self._meant(call)
         if model is None or (account.key is not None and not account.key.rules.sees(model)):
             return False
-        tried: set[str] = set()
-        if not call.wakes and not self._runs_elsewhere(model):
+        if not call.wakes and not self.routing.runs_elsewhere(model):
             return False
-        for _ in range(_MOST_TRIES):
-            node = await self._node(model, call, tried)
-            if node is None:
-                return False
+
+        def affinity() -> str | None:
+            return None if call.said is None else affinity_of(call.said.fields, call.said.heads)
+
+        async def send(seen: Seen) -> bool:
             account.means(model, stream=call.stream)
-            if await self._answered(model, node, call, (responder, account)):
-                return True
-            tried.add(node.node.name)
-        raise ClusterUnavailable(
-            f"No node could answer for '{model}': {len(tried)} were tried. Repeat the request.", retry_after=_RETRY_S
-        )
+            return await self._answered(model, seen, call, (responder, account))
+
+        return await self.routing.answered(model, affinity, send)
 
     def _meant(self, call: Call) -> str | None:
         """Return the id of the model that is meant, where the cluster knows it; None: this node says what is wrong."""
         if not isinstance(call.model, str) or not call.model:
             return None
         names = list(meant_names(call.model))
-        own = next((entry.id for name in names if (entry := self.told.registry.get(name)) is not None), None)
+        own = next((entry.id for name in names if (entry := self.registry.get(name)) is not None), None)
         return next(filter(None, map(self.directory.id_of, names if own is None else (own,))), None)
 
     def _check_claim(self, call: Call) -> None:
         """Raise ModelMoved for a model that is to be loaded here though another node has claimed it."""
-        model = self._meant(call)
-        if model is None or self.told.running(model) is not None:
-            return
-        quoted = _header(call, CLAIM.encode())
-        claim = self.directory.claim(model, self.clock())
-        newer = claim is not None and claim.revision > (int(quoted) if quoted.isdigit() else 0)
-        if claim is not None and newer and claim.claim.node != self.directory.me:
-            raise ModelMoved(f"'{model}' is for the node {claim.claim.node} to load. Repeat the request there.")
-
-    # where to
-
-    async def _node(self, model: str, call: Call, tried: set[str]) -> Seen | None:
-        """Return the node that is to answer; None: this one. Waits while somebody else is about to know."""
-        said = call.said
-        key = affinity_of(said.fields, said.heads) if said is not None and self._several(model) else None
-        with self.member.changes.watch() as changed:
-            while True:
-                changed.clear()
-                wanted = Wanted(model, key, frozenset(tried), self.told.running(model))
-                match choose(self.directory, wanted, self.clock()):
-                    case Go(name):
-                        return None if name == self.directory.me else self.directory.node(name)
-                    case Place(nodes, over):
-                        await self._placed(model, Place(nodes, over))
-                    case Wait():
-                        await woken(changed, _LOOK_S)
-                    case Nowhere(why):
-                        raise ClusterUnavailable(
-                            f"'{model}' cannot be loaded now: {why}. Repeat the request in a moment.",
-                            retry_after=_RETRY_S,
-                        )
-
-    def _runs_elsewhere(self, model: str) -> bool:
-        """Return whether other nodes alone have the model loaded."""
-        return self.told.running(model) is None and bool(self.directory.running(model, self.clock()))
-
-    def _several(self, model: str) -> bool:
-        return len(self.directory.running(model, self.clock())) > 1
-
-    async def _placed(self, model: str, place: Place) -> None:
-        """Have a node claim the model. All who want it here at the same time wait for one placement."""
-        task = self._placing.get(model)
-        if task is None:
-            task = self._placing[model] = asyncio.ensure_future(self._place(model, place))
-            task.add_done_callback(lambda _: self._placing.pop(model, None))
-        await asyncio.shield(task)
-
-    async def _place(self, model: str, place: Place) -> None:
-        answers = await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
-        found = best((one for one in answers if isinstance(one, Offer)), place.nodes)
-        if found is None:
-            refusals = [one for one in answers if isinstance(one, SupervisorError)]
-            raise refusals[0] if refusals else ModelDoesNotFit(f"'{model}' fits on no node of the cluster now.")
-        try:
-            node = await self.member.claim(model, found.node, place.over)
-        except StoreUnavailable as error:
-            raise ClusterUnavailable(
-                f"The cluster cannot decide who loads '{model}' now ({error}). Repeat the request in a moment.",
-                retry_after=_RETRY_S,
-            ) from None
-        _log.info("model_placed", model=model, node=node)
-
-    async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
-        """Return what a node says of loading a model."""
-        try:
-            if name == self.directory.me:
-                return await self.plan(model)
-            seen = self.directory.node(name)
-            if seen is None:
-                return NodeLost(f"The node {name} has left.")
-            client = self.peers.client(seen.node.host, seen.node.port)
-            found = await self.peers.ask(client, "POST", "/api/v1/plan", {"target": model}, _PLAN_S)
-            return offer_of(name, found) if isinstance(found, dict) else Offer(name, fits=False)
-        except PeerUnreachable as error:
-            self.directory.unreachable(name, self.clock(), gone=error.refused)
-            return NodeLost(f"The node {name} cannot be reached ({error}). Repeat the request.")
-        except Refused as error:
-            return ModelDoesNotFit(f"{name}: {error}")
-        except SupervisorError as error:
-            return error
+        model, quoted = self._meant(call), _header(call, CLAIM.encode())
+        if model is not None:
+            self.routing.check_claim(model, int(quoted) if quoted.isdigit() and len(quoted) < _MOST_DIGITS else 0)
 
     # the request, and its answer
 
@@ -254,9 +160,8 @@ class Forwarding:
         headers.append(("content-type", call.content_type))
         if (request_id := current_id()) is not None:
             headers.append(("x-request-id", request_id))
-        claim = self.directory.claim(account.model or "", self.clock())
-        if claim is not None:
-            headers.append((CLAIM, str(claim.revision)))
+        if (revision := self.routing.revision(account.model or "")) is not None:
+            headers.append((CLAIM, str(revision)))
         if ticket is not None:
             headers.append((TICKET, ticket))
         query = scope.get("query_string", b"").decode("latin-1")

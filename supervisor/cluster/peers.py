@@ -10,9 +10,12 @@ from typing import Any, Final
 
 from supervisor.cluster.peerclient import PeerClient
 from supervisor.cluster.peerresponse import PeerUnreachable
+from supervisor.core.cluster.directory import Seen
 from supervisor.core.cluster.placing import Offer
 from supervisor.core.text.foreignjson import parse
+from supervisor.errors import ModelDoesNotFit
 
+_PLAN_S: Final = 5.0
 _MOST: Final = 4 << 20
 _JSON: Final = [("content-type", "application/json")]
 
@@ -62,6 +65,15 @@ class Peers:
             known: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
             raise Refused(str(known.get("code", "")), str(known.get("message", "")))
         return found
+
+    async def offer(self, seen: Seen, model: str) -> Offer:
+        """Return what a node says of loading a model. Raises PeerUnreachable, ModelDoesNotFit."""
+        client = self.client(seen.node.host, seen.node.port)
+        try:
+            found = await self.ask(client, "POST", "/api/v1/plan", {"target": model}, _PLAN_S)
+        except Refused as error:
+            raise ModelDoesNotFit(f"{seen.node.name}: {error}") from None
+        return offer_of(seen.node.name, found) if isinstance(found, dict) else Offer(seen.node.name, fits=False)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -12,7 +12,6 @@ from supervisor.core.cluster.messages import MOST_MODELS, Device, Load, Node, Ru
 from supervisor.core.devices import Budget, Budgets
 from supervisor.core.models.registry import Registry
 from supervisor.core.schedule.lifecycle import STARTING, EngineState
-from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
 
 _READY: Final = frozenset({EngineState.READY})
@@ -23,6 +22,7 @@ class Told:
     """This node, as it is seen by others.
 
     Attributes:
+        budgets: the memory for models, as it was seen last; None: it has not been looked at yet.
         started_at: seconds since 1970.
         draining: it takes nothing new.
     """
@@ -30,7 +30,7 @@ class Told:
     kept: Membership
     registry: Registry
     pool: Pool
-    lookout: Lookout
+    budgets: Callable[[], Budgets | None]
     started_at: float
     draining: Callable[[], bool]
     _number: int = field(default=0, init=False)
@@ -38,7 +38,7 @@ class Told:
     def node(self) -> Node:
         """Return what is kept of this node in the cluster."""
         models = {entry.id: entry.aliases for entry in self.registry}
-        budgets = self._budgets()
+        budgets = self.budgets()
         return Node(
             name=self.kept.name,
             host=self.kept.host,
@@ -72,14 +72,11 @@ class Told:
         return None
 
     def _free(self) -> int:
-        budgets = self._budgets()
+        budgets = self.budgets()
         if budgets is None:
             return 0
         held = sum(sum(one.planned_bytes.values()) for one in self.pool.holdings())
         return max(0, sum(one.usable_bytes for one in _devices(budgets)) - held)
-
-    def _budgets(self) -> Budgets | None:
-        return None if self.lookout.machine is None else self.lookout.sight.budgets
 
 
 def _devices(budgets: Budgets) -> Sequence[Budget]:
