@@ -38,10 +38,6 @@ from supervisor.system.requestid import current_id
 
 _log = structlog.get_logger()
 
-CLAIM: Final = "x-supervisor-claim"
-"""The header with the revision of the claim by which a node is asked for a model."""
-
-_MOST_DIGITS: Final = 20
 _SPENT_S: Final = 5.0
 _PASSED: Final = frozenset({"content-type", "accept", "user-agent", "traceparent", "x-request-timeout", "priority"})
 _KEPT: Final = frozenset({
@@ -82,7 +78,8 @@ class Forwarding:
     async def answers(self, call: Call, responder: Responder, account: Account) -> bool:
         """See `Elsewhere`."""
         if PEER in call.scope:
-            self._check_claim(call)
+            if call.wakes and (model := self._meant(call)) is not None:
+                await self.routing.make_sure(model)
             self.tickets.follow(call.scope, account)
             return False
         model = self._meant(call)
@@ -107,12 +104,6 @@ class Forwarding:
         names = list(meant_names(call.model))
         own = next((entry.id for name in names if (entry := self.registry.get(name)) is not None), None)
         return next(filter(None, map(self.directory.id_of, names if own is None else (own,))), None)
-
-    def _check_claim(self, call: Call) -> None:
-        """Raise ModelMoved for a model that is to be loaded here though another node has claimed it."""
-        model, quoted = self._meant(call), _header(call, CLAIM.encode())
-        if model is not None:
-            self.routing.check_claim(model, int(quoted) if quoted.isdigit() and len(quoted) < _MOST_DIGITS else 0)
 
     # the request, and its answer
 
@@ -160,8 +151,6 @@ class Forwarding:
         headers.append(("content-type", call.content_type))
         if (request_id := current_id()) is not None:
             headers.append(("x-request-id", request_id))
-        if (revision := self.routing.revision(account.model or "")) is not None:
-            headers.append((CLAIM, str(revision)))
         if ticket is not None:
             headers.append((TICKET, ticket))
         query = scope.get("query_string", b"").decode("latin-1")
@@ -225,7 +214,3 @@ async def _cancelled(call: Call, responder: Responder, account: Account, error: 
 
 def _lost(name: str, error: PeerUnreachable) -> NodeLost:
     return NodeLost(f"The node {name} was lost while it was answering ({error}). Repeat the request.")
-
-
-def _header(call: Call, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in call.scope["headers"] if key == name), "")

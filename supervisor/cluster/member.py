@@ -272,12 +272,14 @@ class Member:
                 changed.clear()
                 now = self._clock()
                 if self.directory.connected:
+                    renews, again = now >= renew_at, RENEW_S
                     try:
-                        await self._look_after(now, renews=now >= renew_at)
+                        await self._look_after(now, renews=renews)
                     except StoreUnavailable as error:
                         _log.debug("claims_not_renewed", reason=str(error))
-                    if now >= renew_at:
-                        renew_at = now + RENEW_S
+                        renews, again = True, _AGAIN_S
+                    if renews:
+                        renew_at = now + again
                 await asyncio.sleep(_CLAIMS_S)
                 await woken(changed, max(0.0, renew_at - self._clock()))
 

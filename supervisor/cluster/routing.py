@@ -17,7 +17,7 @@ from supervisor.cluster.member import Member, woken
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.core.cluster.choice import Go, Nowhere, Place, Wait, Wanted, choose
-from supervisor.core.cluster.directory import Directory, Seen
+from supervisor.core.cluster.directory import Claimed, Directory, Seen
 from supervisor.core.cluster.messages import Running
 from supervisor.core.cluster.placing import Offer, best
 from supervisor.errors import ClusterUnavailable, ModelDoesNotFit, ModelMoved, NodeLost, SupervisorError
@@ -74,21 +74,16 @@ class Routing:
             f"No node could answer for '{model}': {len(tried)} were tried. Repeat the request.", retry_after=_RETRY_S
         )
 
-    def check_claim(self, model: str, quoted: int) -> None:
-        """Raise ModelMoved for a model that is to be loaded here though another node has claimed it.
+    async def make_sure(self, model: str) -> None:
+        """Have this node be the one that may load a model, before it loads it for another node.
 
-        quoted: the revision of the claim that whoever asks for it knows.
+        Raises ModelMoved where another node has claimed it, ClusterUnavailable.
         """
-        if self.running(model) is not None:
-            return
         claim = self.directory.claim(model, self.clock())
-        if claim is not None and claim.revision > quoted and claim.claim.node != self.directory.me:
-            raise ModelMoved(f"'{model}' is for the node {claim.claim.node} to load. Repeat the request there.")
-
-    def revision(self, model: str) -> int | None:
-        """Return the revision of the claim of a model that is known here."""
-        claim = self.directory.claim(model, self.clock())
-        return None if claim is None else claim.revision
+        if self.running(model) is None and (claim is None or claim.claim.node != self.directory.me):
+            node = await self._claimed(model, self.directory.me)
+            if node != self.directory.me:
+                raise ModelMoved(f"'{model}' is for the node {node} to load. Repeat the request there.")
 
     def runs_elsewhere(self, model: str) -> bool:
         """Return whether other nodes alone have the model loaded."""
@@ -121,8 +116,13 @@ class Routing:
         task = self._placing.get(model)
         if task is None:
             task = self._placing[model] = asyncio.ensure_future(self._place(model, place))
-            task.add_done_callback(lambda _: self._placing.pop(model, None))
+            task.add_done_callback(lambda done: self._over(model, done))
         await asyncio.shield(task)
+
+    def _over(self, model: str, done: asyncio.Task[None]) -> None:
+        self._placing.pop(model, None)
+        if not done.cancelled():
+            done.exception()  # whoever waited has it; all of them may have left
 
     async def _place(self, model: str, place: Place) -> None:
         answers = await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
@@ -130,14 +130,18 @@ class Routing:
         if found is None:
             refusals = [one for one in answers if isinstance(one, SupervisorError)]
             raise refusals[0] if refusals else ModelDoesNotFit(f"'{model}' fits on no node of the cluster now.")
+        node = await self._claimed(model, found.node, place.over)
+        _log.info("model_placed", model=model, node=node)
+
+    async def _claimed(self, model: str, node: str, over: Claimed | None = None) -> str:
+        """Claim a model for a node, and return the node that has it then."""
         try:
-            node = await self.member.claim(model, found.node, place.over)
+            return await self.member.claim(model, node, over)
         except StoreUnavailable as error:
             raise ClusterUnavailable(
                 f"The cluster cannot decide who loads '{model}' now ({error}). Repeat the request in a moment.",
                 retry_after=_RETRY_S,
             ) from None
-        _log.info("model_placed", model=model, node=node)
 
     async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
         """Return what a node says of loading a model."""

@@ -140,11 +140,11 @@ class SimNode:
 
     async def _sent(self, seen: Seen, model: str) -> bool:
         """Have another node answer; False where one more may be asked, as the client has had nothing yet."""
-        name, revision, begun = seen.node.name, self.routing.revision(model) or 0, asyncio.Event()
+        name, begun = seen.node.name, asyncio.Event()
 
         async def serve() -> None:
             there = self._edges.nodes[name]
-            there.routing.check_claim(model, revision)
+            await there.routing.make_sure(model)
             await there.answer(model, begun.set)
 
         try:

@@ -62,6 +62,7 @@ class Servers:
         self.all = [Server(number) for number in range(count)]
         self.dice = dice
         self.connections: list[Connection] = []
+        self.unled: list[tuple[float, float | None]] = []  # when there was no leader
         self._leader: Server | None = self.all[0]
         self._electing = False
         self._kept: dict[Bucket, dict[str, _Kept]] = {"nodes": {}, "claims": {}}
@@ -105,6 +106,7 @@ class Servers:
     def _look(self) -> None:
         if self._leader is not None and not (self._leader.votes and self._majority):
             self._leader = None
+            self.unled.append((_now(), None))
         if self._leader is None and self._majority and not self._electing:
             self._electing = True
             _later(self.dice.uniform(*ELECTION_S), self._elect)
@@ -117,6 +119,7 @@ class Servers:
         self._electing = False
         if self._leader is None and self._majority:
             self._leader = self.dice.choice([one for one in self.all if one.votes])
+            self.unled[-1] = self.unled[-1][0], _now()
 
     # what is asked
 

@@ -21,6 +21,17 @@ LOST_S: Final = CLAIM_S - RENEW_S - 1.0
 HEARS_S: Final = 10.0
 """And it may take so long, once it can be told, until it has heard so."""
 
+Times = list[tuple[float, float | None]]
+"""Begin and end, None where it has not ended."""
+
+
+def within(times: Times, now: float) -> float:
+    """How much of these times lies in the last that count."""
+    since = now - CLAIM_S - HEARS_S
+    return sum(max(0.0, (now if end is None else end) - max(since, begin)) for begin, end in times)
+
+_LOOK_S: Final = 0.25
+
 QUIET_S: Final = 60.0
 """After which everything has found its end that faults have begun."""
 
@@ -50,13 +61,24 @@ class Host:
     name: str
     node: SimNode
     clock: Clock = field(default_factory=Clock)
-    apart: list[tuple[float, float]] = field(default_factory=list)
-    apart_since: float | None = None
+    apart: Times = field(default_factory=list)
 
-    def lost(self, now: float) -> bool:
-        """Whether it may have lost its claims without knowing."""
-        times = [*self.apart, *([] if self.apart_since is None else [(self.apart_since, now)])]
-        return any(end - begin >= LOST_S and now - end < HEARS_S for begin, end in times)
+    @property
+    def is_apart(self) -> bool:
+        return bool(self.apart) and self.apart[-1][1] is None
+
+    def set_apart(self, *, apart: bool) -> None:
+        """Take note that it does not reach the store, or does again."""
+        now = asyncio.get_running_loop().time()
+        if apart and not self.is_apart:
+            self.apart.append((now, None))
+        elif not apart and self.is_apart:
+            self.apart[-1] = self.apart[-1][0], now
+
+    def lost(self, now: float, unled: Times) -> bool:
+        """Whether it may have lost its claims without knowing, being apart. unled: when nobody could have renewed one."""
+        alone = within(self.apart, now)
+        return alone >= RENEW_S and alone + within(unled, now) >= LOST_S
 
 
 @dataclass
@@ -113,7 +135,7 @@ class World:
         now = _now()
         for (other, loaded), count in self.engines.items():
             if loaded == model and other != name and count and self._has(other, model):
-                if not (self.hosts[other].lost(now) or self.hosts[name].lost(now)):
+                if not any(self.hosts[one].lost(now, self.servers.unled) for one in (name, other)):
                     self.outcome.twice.append(f"{now:.3f}: {model} on {name}, though {other} has it")
         self.engines[name, model] = self.engines.get((name, model), 0) + 1
 
@@ -126,6 +148,7 @@ class World:
         """So many faults within so many seconds, and then quiet."""
         for host in self.hosts.values():
             host.node.start()
+        seeing = asyncio.ensure_future(self._see_apart())
         await asyncio.sleep(8.0)
         clients = [asyncio.ensure_future(self._client(name)) for name in self.hosts]
         happening = [asyncio.ensure_future(self._fault(seconds)) for _ in range(faults)]
@@ -137,10 +160,19 @@ class World:
             self.outcome.wrong += [f"a request hangs: {one.get_name()}" for one in hang]
         await asyncio.sleep(QUIET_S)
         await self._check()
+        seeing.cancel()
         for host in self.hosts.values():
             host.node.store.close()
             await host.node.die(silently=False)
         return self.outcome
+
+    async def _see_apart(self) -> None:
+        """Take note all the time of who reaches no server that reaches the others."""
+        while True:
+            for host in self.hosts.values():
+                store = host.node.store
+                host.set_apart(apart=store.cut or (store.server is not None and store.server.apart))
+            await asyncio.sleep(_LOOK_S)
 
     async def _check(self) -> None:
         """See whether all is well in the end."""
@@ -207,7 +239,7 @@ class World:
 
     def _some(self) -> Host:
         """A node that runs undisturbed, or any."""
-        calm = [one for one in self.hosts.values() if one.apart_since is None and one.name in self.network.running]
+        calm = [one for one in self.hosts.values() if not one.is_apart and one.name in self.network.running]
         return self.dice.choice(calm or list(self.hosts.values()))
 
     async def _killed(self) -> None:
@@ -271,11 +303,6 @@ class World:
             self.network.mend(host.name, other)
 
     def _set_apart(self, host: Host, *, apart: bool) -> None:
-        if apart and host.apart_since is None:
-            host.apart_since = _now()
-        elif not apart and host.apart_since is not None:
-            host.apart.append((host.apart_since, _now()))
-            host.apart_since = None
         host.node.store.set_cut(cut=apart)
 
     async def _clock_ahead(self) -> None:
@@ -298,12 +325,8 @@ class World:
         """A server reaches no other one; its clients believe that all is well."""
         server = self.dice.choice(self.servers.all)
         self.servers.part(server, apart=True)
-        behind = [one for one in self.hosts.values() if one.node.store.server is server and one.apart_since is None]
-        began = _now()
         await self._for(0.5, 40.0)
         self.servers.part(server, apart=False)
-        for one in behind:
-            one.apart.append((began, _now()))
 
     async def _no_majority(self) -> None:
         """All servers but one end."""
