@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from supervisor.core.cluster.messages import Claim, Load, Node, Running
+from supervisor.core.cluster.messages import MOST_REPLICAS, Claim, Load, Node, Running
 
 TELL_S: Final = 5.0
 """Seconds after which a node tells its load again, though nothing has changed."""
@@ -68,7 +68,7 @@ class Directory:
     me: str
     connected: bool = False
     _nodes: dict[str, Seen] = field(default_factory=dict)
-    _claims: dict[str, Claimed] = field(default_factory=dict)
+    _claims: dict[str, dict[int, Claimed]] = field(default_factory=dict)  # by model and replica
     _names: dict[str, str] = field(default_factory=dict)
 
     # what is heard
@@ -115,15 +115,19 @@ class Directory:
 
     def claimed(self, claim: Claim, revision: int, now: float) -> None:
         """Take in a claim."""
-        before = self._claims.get(claim.model)
+        known = self._claims.setdefault(claim.model, {})
+        before = known.get(claim.replica)
         if before is None or before.revision < revision:
-            self._claims[claim.model] = Claimed(claim, revision, now)
+            known[claim.replica] = Claimed(claim, revision, now)
 
-    def unclaimed(self, model: str, revision: int) -> None:
+    def unclaimed(self, model: str, replica: int, revision: int) -> None:
         """Take in that a claim has been given up."""
-        before = self._claims.get(model)
+        known = self._claims.get(model, {})
+        before = known.get(replica)
         if before is not None and before.revision < revision:
-            del self._claims[model]
+            del known[replica]
+            if not known:
+                del self._claims[model]
 
     def forget_claims(self) -> None:
         """Forget all claims: those that there are will be told anew."""
@@ -180,18 +184,23 @@ class Directory:
         pairs = ((seen, seen.runs(model)) for _, seen in sorted(self._nodes.items()) if self.alive(seen, now))
         return [(seen, running) for seen, running in pairs if running is not None]
 
-    def claim(self, model: str, now: float) -> Claimed | None:
-        """Return who may load a model; None where nobody has claimed it, or the claim has ended."""
-        found = self._claims.get(model)
-        if found is None or now - found.heard_at >= CLAIM_S:
-            return None
-        return found
+    def claims(self, model: str, now: float) -> list[Claimed]:
+        """Return who may load a model, by replica. Claims that have ended are not among them."""
+        known = self._claims.get(model, {})
+        return [known[replica] for replica in sorted(known) if now - known[replica].heard_at < CLAIM_S]
+
+    def claim(self, model: str, node: str, now: float) -> Claimed | None:
+        """Return the claim by which a node may load a model; None where it has none."""
+        return next((one for one in self.claims(model, now) if one.claim.node == node), None)
+
+    def free_replica(self, model: str, now: float) -> int | None:
+        """Return the first replica of a model that nobody has claimed; None: there are as many as there may be."""
+        taken = {one.claim.replica for one in self.claims(model, now)}
+        return next((number for number in range(MOST_REPLICAS) if number not in taken), None)
 
     def claims_of(self, name: str, now: float) -> list[str]:
         """Return the models that a node has claimed, sorted."""
-        return sorted(
-            model for model, one in self._claims.items() if one.claim.node == name and self.claim(model, now) is one
-        )
+        return sorted(model for model in self._claims if self.claim(model, name, now) is not None)
 
     def _index(self) -> None:
         self._names = {}
