@@ -214,7 +214,7 @@ def test_of_several_claims_the_one_that_can_be_reached_counts() -> None:
     assert chosen.over == found.claims(MODEL, 1.0)[0]
 
 
-BEHIND = {"busy": 2, "waiting": 4, "wait_s": 30.0, "load_s": 5.0}
+BEHIND: dict[str, Any] = {"busy": 2, "waiting": 4, "wait_s": 30.0, "load_s": 5.0}
 
 
 def test_where_requests_wait_longer_than_a_load_takes_one_more_node_may_load_the_model() -> None:
@@ -238,7 +238,7 @@ def test_where_requests_wait_longer_than_a_load_takes_one_more_node_may_load_the
         {**BEHIND, "state": "loading"},
     ],
 )
-def test_no_other_copy_is_wanted(running: dict[str, object]) -> None:
+def test_no_other_copy_is_wanted(running: dict[str, Any]) -> None:
     found = directory()
     runs(found, "b", **running)
     assert choose(found, Wanted(MODEL, spills=True), 0.0) == Go("b")

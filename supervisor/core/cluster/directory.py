@@ -70,6 +70,8 @@ class Directory:
     _nodes: dict[str, Seen] = field(default_factory=dict)
     _claims: dict[str, dict[int, Claimed]] = field(default_factory=dict)  # by model and replica
     _names: dict[str, str] = field(default_factory=dict)
+    _knowing: dict[str, list[str]] = field(default_factory=dict)  # nodes by model, as the next one
+    _running: dict[str, set[str]] = field(default_factory=dict)
 
     # what is heard
 
@@ -96,7 +98,9 @@ class Directory:
 
     def remove(self, name: str) -> None:
         """Take out a node that has left."""
-        self._nodes.pop(name, None)
+        seen = self._nodes.pop(name, None)
+        if seen is not None:
+            self._note(seen, {})
         self._index()
 
     def hear(self, load: Load, now: float) -> bool:
@@ -110,8 +114,20 @@ class Directory:
         last = seen.load
         if last is not None and load.started_at == last.started_at and load.number <= last.number:
             return False
+        self._note(seen, load.models)
         seen.load, seen.heard_at, seen.avoid_until, seen.gone = load, now, 0.0, False
         return True
+
+    def _note(self, seen: Seen, models: Mapping[str, Running]) -> None:
+        """Note which models run on a node from now on."""
+        before = seen.load.models if seen.load is not None else {}
+        for model in before.keys() - models.keys():
+            having = self._running[model]
+            having.discard(seen.node.name)
+            if not having:
+                del self._running[model]
+        for model in models.keys() - before.keys():
+            self._running.setdefault(model, set()).add(seen.node.name)
 
     def claimed(self, claim: Claim, revision: int, now: float) -> None:
         """Take in a claim."""
@@ -173,15 +189,13 @@ class Directory:
 
     def knowing(self, model: str, now: float) -> list[Seen]:
         """Return the nodes that can load a model and take something new, by name."""
-        return [
-            seen
-            for _, seen in sorted(self._nodes.items())
-            if model in seen.node.models and self.alive(seen, now) and not (seen.load and seen.load.draining)
-        ]
+        found = [self._nodes[name] for name in self._knowing.get(model, ())]
+        return [seen for seen in found if self.alive(seen, now) and not (seen.load and seen.load.draining)]
 
     def running(self, model: str, now: float) -> list[tuple[Seen, Running]]:
         """Return the nodes where a model has an engine, by name."""
-        pairs = ((seen, seen.runs(model)) for _, seen in sorted(self._nodes.items()) if self.alive(seen, now))
+        found = [self._nodes[name] for name in sorted(self._running.get(model, ()))]
+        pairs = ((seen, seen.runs(model)) for seen in found if self.alive(seen, now))
         return [(seen, running) for seen, running in pairs if running is not None]
 
     def claims(self, model: str, now: float) -> list[Claimed]:
@@ -203,8 +217,10 @@ class Directory:
         return sorted(model for model in self._claims if self.claim(model, name, now) is not None)
 
     def _index(self) -> None:
-        self._names = {}
+        self._names, self._knowing = {}, {}
         for _, seen in sorted(self._nodes.items(), reverse=True):
             self._names.update({alias: model for model, aliases in seen.node.models.items() for alias in aliases})
-        for seen in self._nodes.values():
+        for name, seen in sorted(self._nodes.items()):
             self._names.update({model: model for model in seen.node.models})
+            for model in seen.node.models:
+                self._knowing.setdefault(model, []).append(name)
