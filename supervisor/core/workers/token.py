@@ -12,7 +12,6 @@ _PREFIX: Final = "supw-"
 _MOST: Final = 1024  # characters of a token
 
 
-
 class JoinToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an invitation says.
 
