@@ -20,6 +20,7 @@ from supervisor.cluster.peers import Peers, Refused
 from supervisor.cluster.routing import Routing
 from supervisor.cluster.tickets import TICKET, Tickets
 from supervisor.core.cluster.directory import Directory, Seen
+from supervisor.core.cluster.messages import MOST_REPLICAS
 from supervisor.core.doors.names import meant_names
 from supervisor.core.models.registry import Registry
 from supervisor.core.requests.affinity import affinity_of
@@ -38,6 +39,10 @@ from supervisor.system.requestid import current_id
 
 _log = structlog.get_logger()
 
+CLAIM: Final = "x-supervisor-claim"
+"""The header with the number of the copy of the model that a node is asked to load, if it has to."""
+
+_MOST_DIGITS: Final = 20
 _SPENT_S: Final = 5.0
 _PASSED: Final = frozenset({"content-type", "accept", "user-agent", "traceparent", "x-request-timeout", "priority"})
 _KEPT: Final = frozenset({
@@ -79,7 +84,9 @@ class Forwarding:
         """See `Elsewhere`."""
         if PEER in call.scope:
             if call.wakes and (model := self._meant(call)) is not None:
-                await self.routing.make_sure(model)
+                quoted = _header(call, CLAIM.encode())
+                replica = int(quoted) if quoted.isdigit() and len(quoted) < _MOST_DIGITS else 0
+                await self.routing.make_sure(model, min(replica, MOST_REPLICAS - 1))
             self.tickets.follow(call.scope, account)
             return False
         model = self._meant(call)
@@ -114,7 +121,7 @@ class Forwarding:
         ticket = secrets.token_hex(8) if account.key is not None else None
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
-                async with client.send(*self._request(call, account, ticket)) as response:
+                async with client.send(*self._request(call, account, name, ticket)) as response:
                     account.has_engine()
                     account.answered(response.status)
                     if self._moved(response, name):
@@ -139,7 +146,7 @@ class Forwarding:
         return True
 
     def _request(
-        self, call: Call, account: Account, ticket: str | None
+        self, call: Call, account: Account, node: str, ticket: str | None
     ) -> tuple[str, str, list[tuple[str, str]], Payload]:
         """Return method, target, headers and body for the node."""
         scope = call.scope
@@ -151,6 +158,8 @@ class Forwarding:
         headers.append(("content-type", call.content_type))
         if (request_id := current_id()) is not None:
             headers.append(("x-request-id", request_id))
+        if (replica := self.routing.replica(account.model or "", node)) is not None:
+            headers.append((CLAIM, str(replica)))
         if ticket is not None:
             headers.append((TICKET, ticket))
         query = scope.get("query_string", b"").decode("latin-1")
@@ -214,3 +223,7 @@ async def _cancelled(call: Call, responder: Responder, account: Account, error: 
 
 def _lost(name: str, error: PeerUnreachable) -> NodeLost:
     return NodeLost(f"The node {name} was lost while it was answering ({error}). Repeat the request.")
+
+
+def _header(call: Call, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in call.scope["headers"] if key == name), "")

@@ -7,7 +7,7 @@ nodes are about to do is waited for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +16,7 @@ import structlog
 from supervisor.cluster.member import Member, woken
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.store import StoreUnavailable
-from supervisor.core.cluster.choice import Go, Nowhere, Place, Wait, Wanted, choose
+from supervisor.core.cluster.choice import Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Claimed, Directory, Seen
 from supervisor.core.cluster.messages import Running
 from supervisor.core.cluster.placing import Offer, best
@@ -27,6 +27,7 @@ _log = structlog.get_logger()
 _MOST_TRIES: Final = 4
 _RETRY_S: Final = 5.0
 _LOOK_S: Final = 1.0
+_FULL_S: Final = 10.0  # for which no node is asked again for free room
 
 Plan = Callable[[str], Awaitable[Offer]]
 """Says whether a model fits on this node. Raises SupervisorError."""
@@ -52,7 +53,8 @@ class Routing:
     plan: Plan
     ask: Ask
     clock: Callable[[], float]
-    _placing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
+    _full: dict[str, float] = field(default_factory=dict)  # when no node had free room for another copy
 
     async def answered(
         self, model: str, affinity: Callable[[], str | None], send: Callable[[Seen], Awaitable[bool]]
@@ -74,16 +76,22 @@ class Routing:
             f"No node could answer for '{model}': {len(tried)} were tried. Repeat the request.", retry_after=_RETRY_S
         )
 
-    async def make_sure(self, model: str) -> None:
-        """Have this node be the one that may load a model, before it loads it for another node.
+    async def make_sure(self, model: str, replica: int) -> None:
+        """Have this node be one that may load a model, before it loads it for another node.
 
-        Raises ModelMoved where another node has claimed it, ClusterUnavailable.
+        replica: the copy that it has been chosen for.
+        Raises ModelMoved where that is another node's, ClusterUnavailable.
         """
-        claim = self.directory.claim(model, self.clock())
-        if self.running(model) is None and (claim is None or claim.claim.node != self.directory.me):
-            node = await self._claimed(model, self.directory.me)
+        mine = self.directory.claim(model, self.directory.me, self.clock())
+        if self.running(model) is None and mine is None:
+            node = await self._claimed(model, self.directory.me, replica)
             if node != self.directory.me:
                 raise ModelMoved(f"'{model}' is for the node {node} to load. Repeat the request there.")
+
+    def replica(self, model: str, node: str) -> int | None:
+        """Return which copy of a model a node has claimed, as far as is known here."""
+        claim = self.directory.claim(model, node, self.clock())
+        return None if claim is None else claim.claim.replica
 
     def runs_elsewhere(self, model: str) -> bool:
         """Return whether other nodes alone have the model loaded."""
@@ -97,12 +105,16 @@ class Routing:
         with self.member.changes.watch() as changed:
             while True:
                 changed.clear()
-                wanted = Wanted(model, affinity, frozenset(tried), self.running(model))
-                match choose(self.directory, wanted, self.clock()):
+                now = self.clock()
+                spills = model not in self._placing and now - self._full.get(model, -_FULL_S) >= _FULL_S
+                wanted = Wanted(model, affinity, frozenset(tried), self.running(model), spills)
+                match choose(self.directory, wanted, now):
                     case Go(name):
-                        return None if name == self.directory.me else self.directory.node(name)
-                    case Place(nodes, over):
-                        await self._placed(model, Place(nodes, over))
+                        return self._other(name)
+                    case Spill(back, place):
+                        return self._other(await self._spilled(model, place) or back)
+                    case Place() as place:
+                        await self._placed(model, place)
                     case Wait():
                         await woken(changed, _LOOK_S)
                     case Nowhere(why):
@@ -111,37 +123,67 @@ class Routing:
                             retry_after=_RETRY_S,
                         )
 
+    def _other(self, name: str) -> Seen | None:
+        return None if name == self.directory.me else self.directory.node(name)
+
     async def _placed(self, model: str, place: Place) -> None:
         """Have a node claim the model. All who want it here at the same time wait for one placement."""
-        task = self._placing.get(model)
-        if task is None:
-            task = self._placing[model] = asyncio.ensure_future(self._place(model, place))
-            task.add_done_callback(lambda done: self._over(model, done))
-        await asyncio.shield(task)
+        await asyncio.shield(self._placing.get(model) or self._begin(model, self._place(model, place)))
 
-    def _over(self, model: str, done: asyncio.Task[None]) -> None:
+    async def _spilled(self, model: str, place: Place) -> str | None:
+        """Have a node claim another copy of the model; None where nobody has free room for it."""
+        node = await asyncio.shield(self._begin(model, self._spill(model, place)))
+        if node is None:
+            now = self.clock()
+            for other in [one for one, since in self._full.items() if now - since >= _FULL_S]:
+                del self._full[other]
+            self._full[model] = now
+        return node
+
+    def _begin(self, model: str, work: Coroutine[None, None, str | None]) -> asyncio.Task[str | None]:
+        task = self._placing[model] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda done: self._over(model, done))
+        return task
+
+    def _over(self, model: str, done: asyncio.Task[str | None]) -> None:
         self._placing.pop(model, None)
         if not done.cancelled():
             done.exception()  # whoever waited has it; all of them may have left
 
-    async def _place(self, model: str, place: Place) -> None:
-        answers = await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
+    async def _place(self, model: str, place: Place) -> str:
+        answers = await self._offers(model, place)
         found = best((one for one in answers if isinstance(one, Offer)), place.nodes)
         if found is None:
             refusals = [one for one in answers if isinstance(one, SupervisorError)]
             raise refusals[0] if refusals else ModelDoesNotFit(f"'{model}' fits on no node of the cluster now.")
-        node = await self._claimed(model, found.node, place.over)
+        node = await self._claimed(model, found.node, place.replica, place.over)
         _log.info("model_placed", model=model, node=node)
+        return node
 
-    async def _claimed(self, model: str, node: str, over: Claimed | None = None) -> str:
+    async def _spill(self, model: str, place: Place) -> str | None:
+        offers = [one for one in await self._offers(model, place) if isinstance(one, Offer)]
+        found = best((one for one in offers if one.is_free), place.nodes)
+        if found is None:
+            return None
+        try:
+            node = await self.member.claim(model, found.node, place.replica)
+        except StoreUnavailable:
+            return None
+        _log.info("model_spilled", model=model, node=node, replica=place.replica)
+        return node
+
+    async def _claimed(self, model: str, node: str, replica: int, over: Claimed | None = None) -> str:
         """Claim a model for a node, and return the node that has it then."""
         try:
-            return await self.member.claim(model, node, over)
+            return await self.member.claim(model, node, replica, over)
         except StoreUnavailable as error:
             raise ClusterUnavailable(
                 f"The cluster cannot decide who loads '{model}' now ({error}). Repeat the request in a moment.",
                 retry_after=_RETRY_S,
             ) from None
+
+    async def _offers(self, model: str, place: Place) -> list[Offer | SupervisorError]:
+        return await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
 
     async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
         """Return what a node says of loading a model."""

@@ -17,7 +17,10 @@ _PIDS = itertools.count(1)
 
 
 class PlayedEngine:
-    """It (`PooledEngine`). slots: requests at once. load_s: seconds. lives: told True once it starts, False at its end."""
+    """It (`PooledEngine`).
+
+    slots: requests at once. load_s: seconds. lives: is told True once it starts, and False at its end.
+    """
 
     argv: tuple[str, ...] = ()
 

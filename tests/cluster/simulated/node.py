@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -77,7 +77,9 @@ class Edges:
 class SimNode:
     """A node. store: makes its store; is told what has to hear of its connection."""
 
-    def __init__(self, name: str, kind: Kind, edges: Edges, store: Callable[[Callable[[bool], None]], Connected]) -> None:
+    def __init__(
+        self, name: str, kind: Kind, edges: Edges, store: Callable[[Callable[[bool], None]], Connected]
+    ) -> None:
         self.name = name
         self._kind = kind
         self._edges = edges
@@ -86,7 +88,7 @@ class SimNode:
         self.pool = Pool(Scheduler(self._planner), self._pool_edges(), PoolLimits(probe=1e6))
         registry = Registry(ModelEntry(model, Source.FILE, f"/{model}.gguf") for model in kind.sizes)
         kept = Membership(Path(), name, "127.0.0.1", 1, ())
-        self.told = Told(*(kept, registry, self.pool, self._budgets), edges.started_at, lambda: False)
+        self.told = Told(*(kept, registry, self.pool, self._budgets), edges.started_at, lambda: False, edges.clock)
         self.store: Connected = store(lambda now: self.member.connected(now=now))
         self.member = Member(self.directory, self.store, self.told, edges.clock, lambda name: None)
         self.routing = Routing(
@@ -141,10 +143,11 @@ class SimNode:
     async def _sent(self, seen: Seen, model: str) -> bool:
         """Have another node answer; False where one more may be asked, as the client has had nothing yet."""
         name, begun = seen.node.name, asyncio.Event()
+        replica = self.routing.replica(model, name) or 0
 
         async def serve() -> None:
             there = self._edges.nodes[name]
-            await there.routing.make_sure(model)
+            await there.routing.make_sure(model, replica)
             await there.answer(model, begun.set)
 
         try:
@@ -162,7 +165,9 @@ class SimNode:
 
     async def _plan(self, model: str) -> Offer:
         found = self._planner(model, self.pool.residents())
-        return Offer(self.name, fits=False) if isinstance(found, DoesNotFit) else Offer(self.name, True, len(found.evict))
+        return (
+            Offer(self.name, fits=False) if isinstance(found, DoesNotFit) else Offer(self.name, True, len(found.evict))
+        )
 
     async def _ask_for_plan(self, seen: Seen, model: str) -> Offer:
         there = self._edges.nodes[seen.node.name]

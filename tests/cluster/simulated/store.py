@@ -238,7 +238,7 @@ class SimStore:
 
     async def connect(self) -> None:
         """Connect, trying until it can be done."""
-        while not self._dial():
+        while not self._dial():  # noqa: ASYNC110 - nobody tells when a server can be reached
             await asyncio.sleep(AGAIN_S)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,7 @@ from supervisor.core.cluster.directory import CLAIM_S, RENEW_S
 from supervisor.errors import SupervisorError
 from tests.cluster.simulated.network import Network
 from tests.cluster.simulated.node import Edges, Kind, SimNode
-from tests.cluster.simulated.store import SimStore, Servers
+from tests.cluster.simulated.store import Servers, SimStore
 
 LOST_S: Final = CLAIM_S - RENEW_S - 1.0
 """A node that could not renew its claims for so long may have lost them."""
@@ -29,6 +30,7 @@ def within(times: Times, now: float) -> float:
     """How much of these times lies in the last that count."""
     since = now - CLAIM_S - HEARS_S
     return sum(max(0.0, (now if end is None else end) - max(since, begin)) for begin, end in times)
+
 
 _LOOK_S: Final = 0.25
 
@@ -76,7 +78,10 @@ class Host:
             self.apart[-1] = self.apart[-1][0], now
 
     def lost(self, now: float, unled: Times) -> bool:
-        """Whether it may have lost its claims without knowing, being apart. unled: when nobody could have renewed one."""
+        """Whether it may have lost its claims without knowing, being apart.
+
+        unled: when nobody could have renewed one.
+        """
         alone = within(self.apart, now)
         return alone >= RENEW_S and alone + within(unled, now) >= LOST_S
 
@@ -87,7 +92,7 @@ class Outcome:
 
     Attributes:
         faults: how many, by kind.
-        answers: requests by what became of them: `answered`, the code of an error, or `client_lost`: its front door died.
+        answers: requests by what became of them: `answered`, an error's code, or `client_lost`: its front door died.
         loads: engines that were started.
         twice: models loaded on a node while another one had them that had not lost them.
         wrong: whatever else must not be.
@@ -133,10 +138,11 @@ class World:
             return
         self.outcome.loads += 1
         now = _now()
-        for (other, loaded), count in self.engines.items():
-            if loaded == model and other != name and count and self._has(other, model):
-                if not any(self.hosts[one].lost(now, self.servers.unled) for one in (name, other)):
-                    self.outcome.twice.append(f"{now:.3f}: {model} on {name}, though {other} has it")
+        having = [one for (one, loaded), count in self.engines.items() if loaded == model and count]
+        for other in having:
+            lost = any(self.hosts[one].lost(now, self.servers.unled) for one in (name, other))
+            if other != name and self._has(other, model) and not lost:
+                self.outcome.twice.append(f"{now:.3f}: {model} on {name}, though {other} has it")
         self.engines[name, model] = self.engines.get((name, model), 0) + 1
 
     def _has(self, name: str, model: str) -> bool:
@@ -177,23 +183,18 @@ class World:
     async def _check(self) -> None:
         """See whether all is well in the end."""
         wrong = self.outcome.wrong
-        for name, node in self.nodes.items():
-            if not node.directory.connected:
-                wrong.append(f"{name} is not connected")
-            if len(list(node.directory)) != len(self.hosts):
-                wrong.append(f"{name} does not know all")
+        wrong += [f"{name} is not connected" for name, node in self.nodes.items() if not node.directory.connected]
         for model in self.kind.sizes:
             having = [name for name in self.hosts if self._has(name, model)]
             if len(having) > 1:
                 wrong.append(f"{model} stays loaded on {having}")
             for name, node in self.nodes.items():
-                claim = node.directory.claim(model, node._edges.clock())
-                if having and (claim is None or claim.claim.node not in having):
-                    wrong.append(f"{name} does not know that {having} has {model}")
-        for name in self.hosts:
-            for model in self.kind.sizes:
-                if (became := await self._ask(name, model)) != "answered":
-                    wrong.append(f"{name} does not answer for {model} in the end: {became}")
+                claims = [one.claim.node for one in node.directory.claims(model, self.hosts[name].clock())]
+                if having and claims != having:
+                    wrong.append(f"{name} knows that {claims} have {model}, and not {having}")
+        for name, model in itertools.product(self.hosts, self.kind.sizes):
+            if (became := await self._ask(name, model)) != "answered":
+                wrong.append(f"{name} does not answer for {model} in the end: {became}")
 
     async def _client(self, name: str) -> None:
         """Ask a node now and then."""
@@ -232,7 +233,14 @@ class World:
     @property
     def _kinds(self) -> list[Callable[[], Awaitable[None]]]:
         of_nodes = [self._killed, self._killed, self._off, self._unheard, self._island, self._apart, self._asleep]
-        return [*of_nodes, self._clock_ahead, self._server_killed, self._server_frozen, self._server_apart, self._no_majority]
+        return [
+            *of_nodes,
+            self._clock_ahead,
+            self._server_killed,
+            self._server_frozen,
+            self._server_apart,
+            self._no_majority,
+        ]
 
     async def _for(self, least: float, most: float) -> None:
         await asyncio.sleep(self.dice.uniform(least, most))
