@@ -102,8 +102,9 @@ class Routing:
 
     async def _node(self, model: str, affinity: str | None, tried: set[str]) -> Seen | None:
         """Return the node that is to answer; None: this one. Waits while somebody else is about to know."""
+        placed = 0
         with self.member.changes.watch() as changed:
-            while True:
+            while placed < _MOST_TRIES:
                 changed.clear()
                 now = self.clock()
                 spills = model not in self._placing and now - self._full.get(model, -_FULL_S) >= _FULL_S
@@ -115,13 +116,12 @@ class Routing:
                         return self._other(await self._spilled(model, place) or back)
                     case Place() as place:
                         await self._placed(model, place)
+                        placed += 1
                     case Wait():
                         await woken(changed, _LOOK_S)
                     case Nowhere(why):
-                        raise ClusterUnavailable(
-                            f"'{model}' cannot be loaded now: {why}. Repeat the request in a moment.",
-                            retry_after=_RETRY_S,
-                        )
+                        raise _unloadable(model, why)
+        raise _unloadable(model, f"it was claimed {placed} times, and no claim of it lasts")
 
     def _other(self, name: str) -> Seen | None:
         return None if name == self.directory.me else self.directory.node(name)
@@ -197,3 +197,9 @@ class Routing:
             return NodeLost(f"The node {name} cannot be reached ({error}). Repeat the request.")
         except SupervisorError as error:
             return error
+
+
+def _unloadable(model: str, why: str) -> ClusterUnavailable:
+    return ClusterUnavailable(
+        f"'{model}' cannot be loaded now: {why}. Repeat the request in a moment.", retry_after=_RETRY_S
+    )

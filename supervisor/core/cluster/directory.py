@@ -130,10 +130,10 @@ class Directory:
             self._running.setdefault(model, set()).add(seen.node.name)
 
     def claimed(self, claim: Claim, revision: int, now: float) -> None:
-        """Take in a claim."""
+        """Take in a claim. Told of the same one again, it is there again now, whatever the clock has done since."""
         known = self._claims.setdefault(claim.model, {})
         before = known.get(claim.replica)
-        if before is None or before.revision < revision:
+        if before is None or before.revision <= revision:
             known[claim.replica] = Claimed(claim, revision, now)
 
     def unclaimed(self, model: str, replica: int, revision: int) -> None:
