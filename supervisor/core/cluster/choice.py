@@ -26,9 +26,12 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for the end of this claim: whoever has it cannot be reached, and may have the model loaded."""
+    """Wait for the end of this claim: whoever has it cannot be reached, and may have the model loaded.
 
-    claim: Claimed
+    claim: None where other nodes have yet to tell what they have loaded.
+    """
+
+    claim: Claimed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,8 @@ def _is_gone(directory: Directory, claim: Claimed) -> bool:
 def _placing(directory: Directory, wanted: Wanted, over: Claimed | None, now: float) -> Choice:
     if not directory.connected:
         return Nowhere("this node has no connection to the cluster, and nobody that it knows of has the model loaded")
+    if directory.is_learning(now):
+        return Wait(None)
     nodes = _likeliest(directory, wanted, frozenset(), now)
     if not nodes:
         return Nowhere("no node that can load the model can be reached, or takes anything new")

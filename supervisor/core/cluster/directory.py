@@ -23,6 +23,7 @@ CLAIM_S: Final = 20.0
 RENEW_S: Final = 4.0
 """Seconds between two renewals: a store that pauses for as long as an election takes loses no claim."""
 
+_LEARNING_S: Final = 2.0  # for which the others' loads are awaited by a node that has just come
 _AVOIDED_S: Final = 3.0  # for which nothing is sent to a node that could not be reached
 
 
@@ -72,12 +73,15 @@ class Directory:
     _names: dict[str, str] = field(default_factory=dict)
     _knowing: dict[str, list[str]] = field(default_factory=dict)  # nodes by model, as the next one
     _running: dict[str, set[str]] = field(default_factory=dict)
+    _untold: set[str] = field(default_factory=set)  # who has told nothing since it was connected
+    _learns_until: float = 0.0
 
     # what is heard
 
     def connect(self, now: float) -> None:
         """Note that the others are heard from now on. They have been silent for want of a connection until then."""
         self.connected = True
+        self._untold, self._learns_until = self._nodes.keys() - {self.me}, now + _LEARNING_S
         for seen in self._nodes.values():
             seen.heard_at = now
 
@@ -98,6 +102,7 @@ class Directory:
 
     def remove(self, name: str) -> None:
         """Take out a node that has left."""
+        self._untold.discard(name)
         seen = self._nodes.pop(name, None)
         if seen is not None:
             self._note(seen, {})
@@ -115,6 +120,7 @@ class Directory:
         if last is not None and load.started_at == last.started_at and load.number <= last.number:
             return False
         self._note(seen, load.models)
+        self._untold.discard(load.node)
         seen.load, seen.heard_at, seen.avoid_until, seen.gone = load, now, 0.0, False
         return True
 
@@ -170,6 +176,10 @@ class Directory:
             return True
         heard = seen.load is not None and not self.is_silent(seen, now)
         return heard and not seen.gone and now >= seen.avoid_until
+
+    def is_learning(self, now: float) -> bool:
+        """Return whether some have yet to tell what they have loaded, as this node has just come, or come back."""
+        return bool(self._untold) and now < self._learns_until
 
     def is_silent(self, seen: Seen, now: float) -> bool:
         """Return whether a node says nothing any more, though it would be heard."""
