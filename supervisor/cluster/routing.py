@@ -54,6 +54,7 @@ class Routing:
     ask: Ask
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
+    _probes: dict[str, asyncio.Task[Offer | SupervisorError]] = field(default_factory=dict)
     _full: dict[str, float] = field(default_factory=dict)  # when no node had free room for another copy
 
     async def answered(
@@ -82,9 +83,16 @@ class Routing:
         replica: the copy that it has been chosen for.
         Raises ModelMoved where that is another node's, ClusterUnavailable.
         """
-        mine = self.directory.claim(model, self.directory.me, self.clock())
-        if self.running(model) is None and mine is None:
-            node = await self._claimed(model, self.directory.me, replica)
+        with self.member.changes.watch() as changed:
+            while self._probes_untold(model):
+                changed.clear()
+                await woken(changed, _LOOK_S)
+        now = self.clock()
+        if self.running(model) is None and self.directory.claim(model, self.directory.me, now) is None:
+            if not self.directory.connected:
+                raise _unloadable(model, f"the node {self.directory.me} has no connection to the cluster")
+            others = [seen.node.name for seen, _ in self.directory.running(model, now) if seen.node.name != self.directory.me]
+            node = others[0] if others and not replica else await self._claimed(model, self.directory.me, replica)
             if node != self.directory.me:
                 raise ModelMoved(f"'{model}' is for the node {node} to load. Repeat the request there.")
 
@@ -118,10 +126,21 @@ class Routing:
                         await self._placed(model, place)
                         placed += 1
                     case Wait():
+                        self._probes_untold(model)
                         await woken(changed, _LOOK_S)
                     case Nowhere(why):
                         raise _unloadable(model, why)
         raise _unloadable(model, f"it was claimed {placed} times, and no claim of it lasts")
+
+    def _probes_untold(self, model: str) -> bool:
+        """Return whether some have yet to tell what they do; each is asked once, as it may have ended."""
+        untold = self.directory.untold(self.clock())
+        for name in self._probes.keys() - untold:
+            del self._probes[name]
+        for name in untold - self._probes.keys():
+            self._probes[name] = asyncio.ensure_future(self._offer(model, name))
+            self._probes[name].add_done_callback(lambda _: self.member.changes.tell())
+        return bool(untold)
 
     def _other(self, name: str) -> Seen | None:
         return None if name == self.directory.me else self.directory.node(name)

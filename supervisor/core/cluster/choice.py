@@ -172,7 +172,7 @@ def _is_gone(directory: Directory, claim: Claimed) -> bool:
 def _placing(directory: Directory, wanted: Wanted, over: Claimed | None, now: float) -> Choice:
     if not directory.connected:
         return Nowhere("this node has no connection to the cluster, and nobody that it knows of has the model loaded")
-    if directory.is_learning(now):
+    if directory.untold(now):
         return Wait(None)
     nodes = _likeliest(directory, wanted, frozenset(), now)
     if not nodes:

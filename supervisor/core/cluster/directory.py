@@ -23,7 +23,6 @@ CLAIM_S: Final = 20.0
 RENEW_S: Final = 4.0
 """Seconds between two renewals: a store that pauses for as long as an election takes loses no claim."""
 
-_LEARNING_S: Final = 2.0  # for which the others' loads are awaited by a node that has just come
 _AVOIDED_S: Final = 3.0  # for which nothing is sent to a node that could not be reached
 
 
@@ -74,14 +73,14 @@ class Directory:
     _knowing: dict[str, list[str]] = field(default_factory=dict)  # nodes by model, as the next one
     _running: dict[str, set[str]] = field(default_factory=dict)
     _untold: set[str] = field(default_factory=set)  # who has told nothing since it was connected
-    _learns_until: float = 0.0
+    _connected_at: float = 0.0
 
     # what is heard
 
     def connect(self, now: float) -> None:
         """Note that the others are heard from now on. They have been silent for want of a connection until then."""
-        self.connected = True
-        self._untold, self._learns_until = self._nodes.keys() - {self.me}, now + _LEARNING_S
+        self.connected, self._connected_at = True, now
+        self._untold = {name for name, seen in self._nodes.items() if name != self.me and not seen.gone}
         for seen in self._nodes.values():
             seen.heard_at = now
 
@@ -160,6 +159,8 @@ class Directory:
         seen = self._nodes.get(name)
         if seen is not None:
             seen.avoid_until, seen.gone = now + _AVOIDED_S, gone
+            if gone:
+                self._untold.discard(name)
 
     # what is asked
 
@@ -177,9 +178,12 @@ class Directory:
         heard = seen.load is not None and not self.is_silent(seen, now)
         return heard and not seen.gone and now >= seen.avoid_until
 
-    def is_learning(self, now: float) -> bool:
-        """Return whether some have yet to tell what they have loaded, as this node has just come, or come back."""
-        return bool(self._untold) and now < self._learns_until
+    def untold(self, now: float) -> frozenset[str]:
+        """Return who has yet to tell what it has loaded, as this node has just come, or come back.
+
+        Whoever is silent is not waited for.
+        """
+        return frozenset() if now - self._connected_at >= SILENT_S else frozenset(self._untold)
 
     def is_silent(self, seen: Seen, now: float) -> bool:
         """Return whether a node says nothing any more, though it would be heard."""
