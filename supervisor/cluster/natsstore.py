@@ -59,6 +59,8 @@ class NatsStore:
         self._buckets: dict[Bucket, KeyValue] = {}
         self._answers = True
         self._watching: set[asyncio.Task[None]] = set()
+        self._watchers: dict[Bucket, tuple[KeyValue.KeyWatcher, asyncio.Task[None]]] = {}
+        self._hear: Callable[[bytes], None] | None = None
 
     async def connect(self) -> None:
         """Connect, trying until it can be done."""
@@ -141,6 +143,7 @@ class NatsStore:
 
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
         """See `Store`. Returns once all that was there has been told."""
+        await self._watch_no_more(bucket)
         watcher = await _asked(self._of(bucket).watchall())
         known = asyncio.Event()
 
@@ -154,6 +157,7 @@ class NatsStore:
 
         self._watching.add(task := asyncio.ensure_future(follow()))
         task.add_done_callback(self._watching.discard)
+        self._watchers[bucket] = watcher, task
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await known.wait()
@@ -165,14 +169,22 @@ class NatsStore:
         if self._client is None:
             raise StoreUnavailable("it is not connected")
 
-        async def told(message: Msg) -> None:
-            assert hear is not None
-            hear(message.data)
-
-        if hear is not None:
-            await _asked(self._client.subscribe(_SUBJECT, cb=told, pending_bytes_limit=16 << 20))
+        heard_before, self._hear = self._hear, hear or self._hear
+        if heard_before is None and hear is not None:  # nats-py subscribes again by itself when it connects again
+            await _asked(self._client.subscribe(_SUBJECT, cb=self._heard, pending_bytes_limit=16 << 20))
         if data and self._client.is_connected:
             await _asked(self._client.publish(_SUBJECT, data))
+
+    async def _heard(self, message: Msg) -> None:
+        if self._hear is not None:
+            self._hear(message.data)
+
+    async def _watch_no_more(self, bucket: Bucket) -> None:
+        """End the watch of a bucket; else each time that the node connects again another one would tell the same."""
+        if (before := self._watchers.pop(bucket, None)) is not None:
+            before[1].cancel()
+            with contextlib.suppress(Error, OSError):
+                await before[0].stop()
 
     async def close(self) -> None:
         """End the connection; nobody is told."""

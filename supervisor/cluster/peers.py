@@ -82,10 +82,12 @@ class Peers:
 
 def offer_of(node: str, plan: Mapping[str, Any]) -> Offer:
     """Return a node's plan as an offer."""
-    evicts = plan.get("evict")
+    fits = plan.get("fits") is True
+    evicts = plan.get("evict" if fits else "blockers")
     return Offer(
         node,
-        fits=plan.get("fits") is True,
+        fits=fits,
+        later=not fits and plan.get("later") is True,
         evicts=len(evicts) if isinstance(evicts, Sequence) else 0,
         tokens_per_second=_speed(plan.get("speed")),
     )

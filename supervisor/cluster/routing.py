@@ -91,7 +91,7 @@ class Routing:
         if self.running(model) is None and self.directory.claim(model, self.directory.me, now) is None:
             if not self.directory.connected:
                 raise _unloadable(model, f"the node {self.directory.me} has no connection to the cluster")
-            others = [seen.node.name for seen, _ in self.directory.running(model, now) if seen.node.name != self.directory.me]
+            others = [seen.node.name for seen in self.directory.having(model, now)]
             node = others[0] if others and not replica else await self._claimed(model, self.directory.me, replica)
             if node != self.directory.me:
                 raise ModelMoved(f"'{model}' is for the node {node} to load. Repeat the request there.")

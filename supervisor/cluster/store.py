@@ -41,7 +41,11 @@ class Store(Protocol):
         """
 
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
-        """Have all that a bucket has, and every change of it, told for as long as the connection lasts."""
+        """Have all that a bucket has, and every change of it, told for as long as the connection lasts.
+
+        It takes the place of the watch of that bucket before.
+        """
 
     async def publish(self, data: bytes, hear: Callable[[bytes], None] | None = None) -> None:
-        """Tell all who listen; what is told is not kept. hear: is told from now on what others publish."""
+        """Tell all who listen; what is told is not kept. hear: is told from now on what is published,
+        in place of the one before."""

@@ -344,6 +344,8 @@ def check(found: Directory, chosen: Choice, now: float, tried: set[str]) -> None
             can_load(found, nodes, now, tried)
             owners = [found.node(one.claim.node) for one in claims]
             assert all(owner is None or owner.gone for owner in owners)
+            assert not found.having(MODEL, now)
+            assert not found.untold(now)
             assert over is (claims[0] if claims else None)
             assert replica == (over.claim.replica if over is not None else 0)
         case Spill(back, place):
@@ -354,7 +356,8 @@ def check(found: Directory, chosen: Choice, now: float, tried: set[str]) -> None
             assert not {one.claim.node for one in claims} & set(place.nodes)
             assert not {seen.node.name for seen, _ in found.running(MODEL, now)} & set(place.nodes) - {ME}
         case Wait(waited):
-            assert waited in claims
+            having = [seen for seen in found.having(MODEL, now) if not found.alive(seen, now)]
+            assert waited in claims if waited is not None else having or found.untold(now)
         case Nowhere(why):
             assert why
 
@@ -371,6 +374,9 @@ def can_load(found: Directory, nodes: tuple[str, ...], now: float, tried: set[st
     ("offers", "wanted"),
     [
         ([Offer("a", fits=False)], None),
+        ([Offer("a", fits=False, later=True), Offer("b", fits=False)], "a"),
+        ([Offer("a", fits=False, later=True, evicts=2), Offer("b", fits=False, later=True, evicts=1)], "b"),
+        ([Offer("a", fits=False, later=True), Offer("b", fits=True, evicts=2)], "b"),
         ([Offer("a", fits=True, evicts=1), Offer("b", fits=True)], "b"),
         ([Offer("a", fits=True, tokens_per_second=5.0), Offer("b", fits=True, tokens_per_second=50.0)], "b"),
         ([Offer("a", fits=True, tokens_per_second=50.0, here=False), Offer("b", fits=True)], "b"),

@@ -28,7 +28,7 @@ class Go:
 class Wait:
     """Wait for the end of this claim: whoever has it cannot be reached, and may have the model loaded.
 
-    claim: None where other nodes have yet to tell what they have loaded.
+    claim: None where a node that cannot be reached now has it loaded, or some have yet to tell what they have.
     """
 
     claim: Claimed | None
@@ -100,6 +100,8 @@ def choose(directory: Directory, wanted: Wanted, now: float) -> Choice:
             return Go(claim.claim.node)
     if left:
         return Wait(left[0])
+    for seen in directory.having(wanted.model, now):  # though it has no claim: the store may have been away for long
+        return Go(seen.node.name) if directory.alive(seen, now) else Wait(None)
     return _placing(directory, wanted, gone[0] if gone else None, now)
 
 

@@ -212,6 +212,11 @@ class Directory:
         pairs = ((seen, seen.runs(model)) for seen in found if self.alive(seen, now))
         return [(seen, running) for seen, running in pairs if running is not None]
 
+    def having(self, model: str, now: float) -> list[Seen]:
+        """Return the other nodes that have an engine of a model as far as is known, reachable or not, by name."""
+        found = [self._nodes[name] for name in sorted(self._running.get(model, set()) - {self.me})]
+        return [seen for seen in found if not seen.gone and not self.is_silent(seen, now)]
+
     def claims(self, model: str, now: float) -> list[Claimed]:
         """Return who may load a model, by replica. Claims that have ended are not among them."""
         known = self._claims.get(model, {})

@@ -11,6 +11,7 @@ class Offer:
     """A node's plan.
 
     Attributes:
+        later: it fits once models have left that cannot leave now, as they are busy.
         evicts: how many models would have to leave.
         tokens_per_second: foretold; None: nothing is known.
         here: files of the model need not be downloaded.
@@ -21,6 +22,7 @@ class Offer:
     evicts: int = 0
     tokens_per_second: float | None = None
     here: bool = True
+    later: bool = False
 
     @property
     def is_free(self) -> bool:
@@ -29,13 +31,14 @@ class Offer:
 
 
 def best(offers: Iterable[Offer], order: tuple[str, ...]) -> Offer | None:
-    """Return the best: nobody leaves, the files are there, the fastest; of equals the first in `order`.
+    """Return the best: now, nobody leaves, the files are there, the fastest; of equals the first in `order`.
 
-    None where it fits nowhere.
+    Where it fits nowhere now, it waits for its room on the node where the fewest would have to leave. None where it
+    never fits.
     """
 
-    def rank(one: Offer) -> tuple[int, bool, float, int]:
+    def rank(one: Offer) -> tuple[bool, int, bool, float, int]:
         place = order.index(one.node) if one.node in order else len(order)
-        return one.evicts, not one.here, -(one.tokens_per_second or 0.0), place
+        return not one.fits, one.evicts, not one.here, -(one.tokens_per_second or 0.0), place
 
-    return min((one for one in offers if one.fits), key=rank, default=None)
+    return min((one for one in offers if one.fits or one.later), key=rank, default=None)

@@ -165,9 +165,9 @@ class SimNode:
 
     async def _plan(self, model: str) -> Offer:
         found = self._planner(model, self.pool.residents())
-        return (
-            Offer(self.name, fits=False) if isinstance(found, DoesNotFit) else Offer(self.name, True, len(found.evict))
-        )
+        if isinstance(found, DoesNotFit):
+            return Offer(self.name, fits=False, later=found.later)
+        return Offer(self.name, fits=True, evicts=len(found.evict))
 
     async def _ask_for_plan(self, seen: Seen, model: str) -> Offer:
         there = self._edges.nodes[seen.node.name]

@@ -148,7 +148,7 @@ class World:
         self.engines[name, model] = self.engines.get((name, model), 0) + 1
 
     def _claiming(self, model: str) -> set[str]:
-        """The nodes that each have a claim of the model in the store: two of them have two copies of it, as they may."""
+        """The nodes that have a claim of the model in the store: two of them have two copies of it, as they may."""
         found = (self.servers.get("claims", m.key_of(model, replica)).value for replica in range(len(self.hosts)))
         return {m.read(one, m.Claim).node for one in found if one is not None}
 
