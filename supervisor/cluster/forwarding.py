@@ -8,7 +8,9 @@ not looked at, as the other node has made of them what the client wants.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,10 +18,11 @@ from typing import Final
 import structlog
 
 from supervisor.cluster.member import Member, woken
+from supervisor.cluster.passed import PASSED, Passed, passed_of
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
-from supervisor.cluster.tickets import TICKET, Tickets
+from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
 from supervisor.core.cluster.choice import Go, Nowhere, Place, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Directory, Seen
@@ -47,6 +50,7 @@ _log = structlog.get_logger()
 CLAIM: Final = "x-supervisor-claim"
 """The header with the revision of the claim by which a node is asked for a model."""
 
+_REVISION: Final = re.compile(r"[0-9]{1,20}")
 _PLAN_S: Final = 5.0
 _MOST_TRIES: Final = 4
 _RETRY_S: Final = 5.0
@@ -97,7 +101,6 @@ class Forwarding:
         """See `Elsewhere`."""
         if PEER in call.scope:
             self._check_claim(call)
-            self.tickets.follow(call.scope, account)
             return False
         model = self._meant(call)
         if model is None or (account.key is not None and not account.key.rules.sees(model)):
@@ -132,7 +135,7 @@ class Forwarding:
             return
         quoted = _header(call, CLAIM.encode())
         claim = self.directory.claim(model, self.clock())
-        newer = claim is not None and claim.revision > (int(quoted) if quoted.isdigit() else 0)
+        newer = claim is not None and claim.revision > (int(quoted) if _REVISION.fullmatch(quoted) else 0)
         if claim is not None and newer and claim.claim.node != self.directory.me:
             raise ModelMoved(f"'{model}' is for the node {claim.claim.node} to load. Repeat the request there.")
 
@@ -214,10 +217,11 @@ class Forwarding:
         """Have a node answer; False where another one may be asked, as the client has had nothing yet."""
         responder, account = ends
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
-        ticket = secrets.token_hex(8) if account.key is not None else None
+        ticket = secrets.token_hex(16)
+        passed = passed_of(model, account.key, ticket, time.time())
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
-                async with client.send(*self._request(call, account, ticket)) as response:
+                async with client.send(*self._request(call, account, passed)) as response:
                     account.has_engine()
                     account.answered(response.status)
                     if self._moved(response, name):
@@ -237,13 +241,11 @@ class Forwarding:
                     raise
                 await _cancelled(call, responder, account, cancelled)
             finally:
-                if ticket is not None:
+                if account.key is not None:
                     await self._spend(seen, account, ticket)
         return True
 
-    def _request(
-        self, call: Call, account: Account, ticket: str | None
-    ) -> tuple[str, str, list[tuple[str, str]], Payload]:
+    def _request(self, call: Call, account: Account, passed: Passed) -> tuple[str, str, list[tuple[str, str]], Payload]:
         """Return method, target, headers and body for the node."""
         scope = call.scope
         headers = [
@@ -257,10 +259,9 @@ class Forwarding:
         claim = self.directory.claim(account.model or "", self.clock())
         if claim is not None:
             headers.append((CLAIM, str(claim.revision)))
-        if ticket is not None:
-            headers.append((TICKET, ticket))
+        headers.append((PASSED, passed.text()))
         query = scope.get("query_string", b"").decode("latin-1")
-        target = scope["raw_path"].decode("latin-1")
+        target = call.target or scope["raw_path"].decode("latin-1")
         return scope["method"], f"{target}?{query}" if query else target, headers, call.body
 
     def _moved(self, response: PeerResponse, name: str) -> bool:
