@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
+from supervisor.cluster.passed import PASSED, Passed, passed_of
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused
 from supervisor.cluster.routing import Routing
-from supervisor.cluster.tickets import TICKET, Tickets
+from supervisor.cluster.tickets import Tickets
 from supervisor.core.cluster.directory import Directory, Seen
 from supervisor.core.cluster.messages import MOST_REPLICAS
 from supervisor.core.doors.names import meant_names
@@ -85,9 +87,8 @@ class Forwarding:
         if PEER in call.scope:
             if call.wakes and (model := self._meant(call)) is not None:
                 quoted = _header(call, CLAIM.encode())
-                replica = int(quoted) if quoted.isdigit() and len(quoted) < _MOST_DIGITS else 0
+                replica = int(quoted) if quoted.isdecimal() and len(quoted) < _MOST_DIGITS else 0
                 await self.routing.make_sure(model, min(replica, MOST_REPLICAS - 1))
-            self.tickets.follow(call.scope, account)
             return False
         model = self._meant(call)
         if model is None or (account.key is not None and not account.key.rules.sees(model)):
@@ -118,10 +119,11 @@ class Forwarding:
         """Have a node answer; False where another one may be asked, as the client has had nothing yet."""
         responder, account = ends
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
-        ticket = secrets.token_hex(8) if account.key is not None else None
+        ticket = secrets.token_hex(16)
+        passed = passed_of(model, account.key, ticket, time.time())
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
-                async with client.send(*self._request(call, account, name, ticket)) as response:
+                async with client.send(*self._request(call, account, name, passed)) as response:
                     account.has_engine()
                     account.answered(response.status)
                     if self._moved(response, name):
@@ -141,12 +143,12 @@ class Forwarding:
                     raise
                 await _cancelled(call, responder, account, cancelled)
             finally:
-                if ticket is not None:
+                if account.key is not None:
                     await self._spend(seen, account, ticket)
         return True
 
     def _request(
-        self, call: Call, account: Account, node: str, ticket: str | None
+        self, call: Call, account: Account, node: str, passed: Passed
     ) -> tuple[str, str, list[tuple[str, str]], Payload]:
         """Return method, target, headers and body for the node."""
         scope = call.scope
@@ -160,10 +162,9 @@ class Forwarding:
             headers.append(("x-request-id", request_id))
         if (replica := self.routing.replica(account.model or "", node)) is not None:
             headers.append((CLAIM, str(replica)))
-        if ticket is not None:
-            headers.append((TICKET, ticket))
+        headers.append((PASSED, passed.text()))
         query = scope.get("query_string", b"").decode("latin-1")
-        target = scope["raw_path"].decode("latin-1")
+        target = call.target or scope["raw_path"].decode("latin-1")
         return scope["method"], f"{target}?{query}" if query else target, headers, call.body
 
     def _moved(self, response: PeerResponse, name: str) -> bool:
