@@ -141,9 +141,9 @@ class Member:
                 await self._begin()
             except StoreUnavailable as error:
                 _log.debug("cluster_not_ready", reason=str(error))
+                self.directory.disconnect()
                 await asyncio.sleep(_AGAIN_S)
                 continue
-            self.directory.connect(self._clock())
             _log.info("cluster_connected", nodes=[seen.node.name for seen in self.directory])
             self.changes.tell()
             await self._again.wait()
@@ -171,6 +171,7 @@ class Member:
         await self._store.watch("claims", self._claimed)
         self._beginning = False
         load = msgspec.structs.replace(self._told.load(), new=True)
+        self.directory.connect(self._clock())  # before anything is heard
         await self._store.publish(m.bytes_of(load), self._heard)
 
     def _node(self, entry: Entry) -> None:
@@ -288,7 +289,7 @@ class Member:
                 await woken(changed, max(0.0, renew_at - self._clock()))
 
     async def _look_after(self, now: float, *, renews: bool) -> None:
-        for model in {one.model for one in self._pool.residents()} - self._mine.keys():
+        for model in sorted({one.model for one in self._pool.residents()} - self._mine.keys()):
             replica = self.directory.free_replica(model, now)
             if self._told.running(model) is not None and replica is not None:
                 await self.claim(model, self.directory.me, replica)

@@ -184,7 +184,7 @@ class NatsStore:
         if (before := self._watchers.pop(bucket, None)) is not None:
             before[1].cancel()
             with contextlib.suppress(Error, OSError):
-                await before[0].stop()
+                await before[0].stop()  # type: ignore[no-untyped-call]  # nats-py does not say what it returns
 
     async def close(self) -> None:
         """End the connection; nobody is told."""

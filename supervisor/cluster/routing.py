@@ -137,7 +137,7 @@ class Routing:
         untold = self.directory.untold(self.clock())
         for name in self._probes.keys() - untold:
             del self._probes[name]
-        for name in untold - self._probes.keys():
+        for name in sorted(untold - self._probes.keys()):
             self._probes[name] = asyncio.ensure_future(self._offer(model, name))
             self._probes[name].add_done_callback(lambda _: self.member.changes.tell())
         return bool(untold)

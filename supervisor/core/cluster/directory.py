@@ -74,6 +74,7 @@ class Directory:
     _running: dict[str, set[str]] = field(default_factory=dict)
     _untold: set[str] = field(default_factory=set)  # who has told nothing since it was connected
     _connected_at: float = 0.0
+    _indexed: bool = True  # `_names` and `_knowing` are those of the present nodes
 
     # what is heard
 
@@ -97,7 +98,7 @@ class Directory:
             if (seen.node.host, seen.node.port) != (node.host, node.port):
                 seen.avoid_until, seen.gone = 0.0, False
             seen.node = node
-        self._index()
+        self._indexed = False
 
     def remove(self, name: str) -> None:
         """Take out a node that has left."""
@@ -105,7 +106,7 @@ class Directory:
         seen = self._nodes.pop(name, None)
         if seen is not None:
             self._note(seen, {})
-        self._index()
+        self._indexed = False
 
     def hear(self, load: Load, now: float) -> bool:
         """Take in what a node does; return False where it is of no use: of no member, or older than the last one.
@@ -191,6 +192,7 @@ class Directory:
 
     def id_of(self, name: str) -> str | None:
         """Return the id of the model that a name means anywhere in the cluster; None where nobody knows it."""
+        self._index()
         return self._names.get(name)
 
     def models(self) -> Mapping[str, tuple[str, ...]]:
@@ -203,6 +205,7 @@ class Directory:
 
     def knowing(self, model: str, now: float) -> list[Seen]:
         """Return the nodes that can load a model and take something new, by name."""
+        self._index()
         found = [self._nodes[name] for name in self._knowing.get(model, ())]
         return [seen for seen in found if self.alive(seen, now) and not (seen.load and seen.load.draining)]
 
@@ -236,7 +239,10 @@ class Directory:
         return sorted(model for model in self._claims if self.claim(model, name, now) is not None)
 
     def _index(self) -> None:
-        self._names, self._knowing = {}, {}
+        """Have the index of names and models, which many nodes that come at the same time make once."""
+        if self._indexed:
+            return
+        self._names, self._knowing, self._indexed = {}, {}, True
         for _, seen in sorted(self._nodes.items(), reverse=True):
             self._names.update({alias: model for model, aliases in seen.node.models.items() for alias in aliases})
         for name, seen in sorted(self._nodes.items()):

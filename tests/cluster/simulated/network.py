@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from supervisor.cluster.peerresponse import PeerUnreachable
 
@@ -20,7 +20,7 @@ CUT_OFF_S: Final = 10.0  # after which the system gives a connection up on which
 class _Call:
     source: str
     target: str
-    work: asyncio.Task[object]
+    work: asyncio.Future[Any]
     broken: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def breaks(self) -> None:
@@ -39,7 +39,7 @@ class Network:
         self.running: set[str] = set()
         self.off: set[str] = set()
         self._cuts: dict[frozenset[str], asyncio.Event] = {}
-        self._calls: set[_Call] = set()
+        self._calls: dict[_Call, None] = {}  # in order
 
     # faults
 
@@ -96,17 +96,17 @@ class Network:
         if target not in self.running:
             raise PeerUnreachable("nobody listens there", sent=False, refused=True)
         task = asyncio.ensure_future(work())
-        call = _Call(source, target, task)  # type: ignore[arg-type]  # its result is of no interest there
-        self._calls.add(call)
+        call = _Call(source, target, task)
+        self._calls[call] = None
         try:
-            await asyncio.wait({task, call.broken}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({call.work, call.broken}, return_when=asyncio.FIRST_COMPLETED)
             await self._through(source, target, call)
             if call.broken.done() or task.cancelled():
                 raise PeerUnreachable("it broke off", sent=True)
             await asyncio.sleep(LATENCY_S)
             return task.result()
         finally:
-            self._calls.discard(call)
+            del self._calls[call]
             task.cancel()
 
     async def _through(self, source: str, target: str, call: _Call) -> None:
@@ -114,6 +114,6 @@ class Network:
         if target in self.off:
             await call.broken
         while (cut := self._cuts.get(frozenset((source, target)))) is not None and not call.broken.done():
-            mended = asyncio.ensure_future(cut.wait())
+            mended: asyncio.Future[Any] = asyncio.ensure_future(cut.wait())
             await asyncio.wait({mended, call.broken}, return_when=asyncio.FIRST_COMPLETED)
             mended.cancel()
