@@ -95,7 +95,11 @@ class Cluster:
         self.forwarding = Forwarding(
             directory=self._directory,
             routing=Routing(
-                *(self._directory, self._member, told.running), self._plan, self._peers.offer, time.monotonic
+                *(self._directory, self._member, told.running),
+                self._plan,
+                self._peers.offer,
+                self._peers.reach,
+                time.monotonic,
             ),
             peers=self._peers,
             registry=ground.registry,

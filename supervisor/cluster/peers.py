@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,11 @@ class Peers:
         except Refused as error:
             raise ModelDoesNotFit(f"{seen.node.name}: {error}") from None
         return offer_of(seen.node.name, found) if isinstance(found, dict) else Offer(seen.node.name, fits=False)
+
+    async def reach(self, seen: Seen) -> None:
+        """See whether a node can be reached. Raises PeerUnreachable."""
+        with contextlib.suppress(Refused):
+            await self.ask(self.client(seen.node.host, seen.node.port), "GET", "/health", None, _PLAN_S)
 
     async def close(self) -> None:
         """Close all connections."""

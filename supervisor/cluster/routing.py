@@ -35,6 +35,9 @@ Plan = Callable[[str], Awaitable[Offer]]
 Ask = Callable[[Seen, str], Awaitable[Offer]]
 """Asks another node whether a model fits there. Raises PeerUnreachable, SupervisorError."""
 
+Reach = Callable[[Seen], Awaitable[None]]
+"""Sees whether another node can be reached. Raises PeerUnreachable."""
+
 
 @dataclass(frozen=True)
 class Routing:
@@ -44,6 +47,7 @@ class Routing:
         directory, member: who is there, and who may load what.
         running: what runs of a model on this node.
         plan, ask: this node's own offer, and those of others.
+        reach: to see whether another one is there.
         clock: seconds of a monotonic clock.
     """
 
@@ -52,9 +56,10 @@ class Routing:
     running: Callable[[str], Running | None]
     plan: Plan
     ask: Ask
+    reach: Reach
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
-    _probes: dict[str, asyncio.Task[Offer | SupervisorError]] = field(default_factory=dict)
+    _probes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _full: dict[str, float] = field(default_factory=dict)  # when no node had free room for another copy
 
     async def answered(
@@ -84,7 +89,7 @@ class Routing:
         Raises ModelMoved where that is another node's, ClusterUnavailable.
         """
         with self.member.changes.watch() as changed:
-            while self._probes_untold(model):
+            while self._probe_untold():
                 changed.clear()
                 await woken(changed, _LOOK_S)
         now = self.clock()
@@ -126,21 +131,30 @@ class Routing:
                         await self._placed(model, place)
                         placed += 1
                     case Wait():
-                        self._probes_untold(model)
+                        self._probe_untold()
                         await woken(changed, _LOOK_S)
                     case Nowhere(why):
                         raise _unloadable(model, why)
         raise _unloadable(model, f"it was claimed {placed} times, and no claim of it lasts")
 
-    def _probes_untold(self, model: str) -> bool:
-        """Return whether some have yet to tell what they do; each is asked once, as it may have ended."""
+    def _probe_untold(self) -> bool:
+        """Return whether some have yet to tell what they do; each is looked for once, as it may have ended."""
         untold = self.directory.untold(self.clock())
         for name in self._probes.keys() - untold:
             del self._probes[name]
         for name in sorted(untold - self._probes.keys()):
-            self._probes[name] = asyncio.ensure_future(self._offer(model, name))
+            self._probes[name] = asyncio.ensure_future(self._probe(name))
             self._probes[name].add_done_callback(lambda _: self.member.changes.tell())
         return bool(untold)
+
+    async def _probe(self, name: str) -> None:
+        """Note a node as gone if nobody listens there."""
+        if (seen := self.directory.node(name)) is not None:
+            try:
+                await self.reach(seen)
+            except PeerUnreachable as error:
+                if error.refused:
+                    self.directory.unreachable(name, self.clock(), gone=True)
 
     def _other(self, name: str) -> Seen | None:
         return None if name == self.directory.me else self.directory.node(name)

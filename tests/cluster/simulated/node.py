@@ -92,7 +92,7 @@ class SimNode:
         self.store: Connected = store(lambda now: self.member.connected(now=now))
         self.member = Member(self.directory, self.store, self.told, edges.clock, lambda name: None)
         self.routing = Routing(
-            *(self.directory, self.member, self.told.running), self._plan, self._ask_for_plan, edges.clock
+            *(self.directory, self.member, self.told.running), self._plan, self._ask_for_plan, self._reach, edges.clock
         )
         self._life: asyncio.Task[None] | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -172,6 +172,12 @@ class SimNode:
     async def _ask_for_plan(self, seen: Seen, model: str) -> Offer:
         there = self._edges.nodes[seen.node.name]
         return await self._edges.network.call(self.name, there.name, lambda: there._plan(model))
+
+    async def _reach(self, seen: Seen) -> None:
+        async def nothing() -> None:
+            return
+
+        await self._edges.network.call(self.name, seen.node.name, nothing)
 
     async def _drop(self, seen: Seen) -> None:
         await self._edges.network.drop(self.name, seen.node.name)
