@@ -30,6 +30,7 @@ from supervisor.system.child import Child, StopGrace
 from tests.support.certificates import Authority
 from tests.support.paths import ROOT
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 from tests.support.programs import beside_python
 
 pytestmark = pytest.mark.anyio
@@ -43,17 +44,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at just now."""
-    with contextlib.ExitStack() as stack:
-        made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(one.getsockname()[1]) for one in made]
-
-
 def node(folder: Path) -> Membership:
     """The first node of a cluster."""
-    peers, store = free_ports(2)
-    return begin(folder, "first", ("127.0.0.1", peers), [Server("127.0.0.1", store)])
+    return begin(folder, "first", ("127.0.0.1", free_port()), [Server("127.0.0.1", free_port())])
 
 
 def server_of(kept: Membership, **env: str) -> NatsServer:
@@ -442,7 +435,7 @@ class Three:
     """Three servers that know each other, in one folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.ports, self._routes = free_ports(3), free_ports(3)
+        self.ports, self._routes = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
         self._folder = folder
         authority = Authority(folder)
         chain, key = authority.issue("127.0.0.1")
