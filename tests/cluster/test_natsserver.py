@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import nats
 import nats.aio.client
@@ -414,7 +415,14 @@ async def test_one_that_was_handed_over_and_has_ended_is_replaced(tmp_path: Path
         await again.close()
 
 
-async def test_one_that_is_disowned_goes_on(tmp_path: Path) -> None:
+async def test_one_that_is_disowned_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn, spawned = Child.spawn, []
+
+    async def noted(*argv: Any, **options: Any) -> Child:
+        spawned.append(await spawn(*argv, **options))
+        return spawned[0]
+
+    monkeypatch.setattr(Child, "spawn", noted)
     server = server_of(node(tmp_path / "cluster"))
     await server.start()
     process = process_of(server)
@@ -425,7 +433,8 @@ async def test_one_that_is_disowned_goes_on(tmp_path: Path) -> None:
         assert process.status() != psutil.STATUS_ZOMBIE
     finally:
         process.kill()
-        await asyncio.to_thread(psutil.wait_procs, [process], PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await spawned[0].exit
 
 
 # three of them
