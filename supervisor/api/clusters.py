@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from supervisor.api.answers import shaped
 from supervisor.api.services import ClusterOf
 from supervisor.config.base import Strict
-from supervisor.service.clusters import ClusterStatus, Invited, NodeStatus
+from supervisor.proxy.metered import key_of
+from supervisor.service.clusters import ClusterStatus, Invited, NodesNow, NodeStatus
 
 router = APIRouter(prefix="/api/v1/cluster")
 
@@ -46,6 +47,13 @@ class NodeLeft:
 async def cluster(cluster: ClusterOf) -> dict[str, Any]:
     """The nodes of the cluster, and what runs on each; 409 where this daemon is in none."""
     return cluster.status().to_json()
+
+
+@router.get("/nodes", **shaped(NodesNow))
+async def nodes(cluster: ClusterOf, request: Request) -> dict[str, Any]:
+    """Every node as it says that it is now: devices, models, requests; none where this daemon is in no cluster."""
+    found, key = await cluster.nodes(), key_of(request.scope)
+    return (found if key is None or not key.rules.models else found.limited(key.rules.sees)).to_json()
 
 
 @router.post("/invitations", **shaped(Invited))

@@ -12,8 +12,10 @@ from supervisor.cluster.peerclient import PeerClient
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.core.cluster.placing import Offer
 from supervisor.core.text.foreignjson import parse
+from supervisor.engines.client import AnswerTooLarge
 
 _MOST: Final = 4 << 20
+_LONGEST: Final = 2000  # characters of what a node says of an error
 _JSON: Final = [("content-type", "application/json")]
 
 
@@ -53,6 +55,8 @@ class Peers:
                 status = response.status
         except TimeoutError:
             raise PeerUnreachable("it does not answer in time", sent=True) from None
+        except AnswerTooLarge:
+            raise PeerUnreachable("its answer is too large", sent=True) from None
         try:
             found = parse(said)
         except ValueError:
@@ -60,7 +64,7 @@ class Peers:
         if status >= 400:
             error = found.get("error") if isinstance(found, Mapping) else None
             known: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
-            raise Refused(str(known.get("code", "")), str(known.get("message", "")))
+            raise Refused(str(known.get("code", ""))[:_LONGEST], str(known.get("message", ""))[:_LONGEST])
         return found
 
     async def close(self) -> None:

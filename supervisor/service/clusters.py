@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
+from supervisor.core.cluster.views import DeviceView, Holding
 from supervisor.errors import ClusterOff
 
 
@@ -73,6 +74,86 @@ class ClusterStatus:
 
 
 @dataclass(frozen=True)
+class ModelError:
+    """Why a model could not be loaded; its node says more."""
+
+    code: str
+
+
+@dataclass(frozen=True)
+class ModelNow:
+    """A model that has an engine on a node, or had one that failed; fields are those of a model's status."""
+
+    id: str
+    state: str
+    stage: str | None
+    progress: float | None
+    pid: int | None
+    n_ctx: int | None
+    n_slots: int | None
+    leases: int
+    waiting: int
+    rss_bytes: int | None
+    pinned: bool
+    loaded_at: float | None
+    expires_at: float | None
+    failed_at: float | None
+    error: ModelError | None
+
+
+@dataclass(frozen=True)
+class NodeNow:
+    """A node, and what is on it.
+
+    Attributes:
+        asked: it has said this itself just now. If not, `why` says so, models are those that it last told, and of its
+            devices only names and sizes are known.
+        free_bytes: memory that models could have, of all its devices, as it last told.
+        requests: those that it answers, or that wait there.
+    """
+
+    name: str
+    state: str
+    address: str
+    program: str
+    here: bool
+    asked: bool
+    why: str | None
+    heard_s: float | None
+    free_bytes: int | None
+    requests: int | None
+    devices: Sequence[DeviceView]
+    models: Sequence[ModelNow]
+
+
+@dataclass(frozen=True)
+class NodesNow:
+    """All nodes, the one that tells first. node: its name; null, and no nodes, where the daemon is in no cluster."""
+
+    node: str | None
+    connected: bool
+    unable: str | None
+    nodes: Sequence[NodeNow]
+
+    def limited(self, sees: Callable[[str], bool]) -> NodesNow:
+        """Return the same for who sees only these models: what others hold has no name."""
+        return replace(self, nodes=[_limited(one, sees) for one in self.nodes])
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs (docs/rest.md)."""
+        return asdict(self)
+
+
+def _limited(node: NodeNow, sees: Callable[[str], bool]) -> NodeNow:
+    devices = [replace(one, held=tuple(_unnamed(held, sees) for held in one.held)) for one in node.devices]
+    return replace(node, devices=devices, models=[one for one in node.models if sees(one.id)])
+
+
+def _unnamed(held: Holding, sees: Callable[[str], bool]) -> Holding:
+    return held if held.model is not None and sees(held.model) else replace(held, model=None)
+
+
+@dataclass(frozen=True)
 class Invited:
     """An invitation. token: of use once. expires_at: seconds since 1970."""
 
@@ -85,6 +166,9 @@ class Clustered(Protocol):
 
     def status(self) -> ClusterStatus:
         """Return who is there, and what runs where."""
+
+    async def nodes(self) -> NodesNow:
+        """Ask every node what it does now. Empty in no cluster."""
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return the models of other nodes, by id: the state on each node that knows them. Empty in no cluster."""
@@ -108,6 +192,10 @@ class NoCluster:
     def status(self) -> ClusterStatus:
         """Raise ClusterOff."""
         raise _off()
+
+    async def nodes(self) -> NodesNow:
+        """Return none."""
+        return NodesNow(None, connected=False, unable=None, nodes=())
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return nothing."""

@@ -160,6 +160,7 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
 
 def _ask_of_what_is(ask: Asking) -> None:
     ask("get", "/api/v1/memory")
+    assert ask("get", "/api/v1/cluster/nodes") == {"node": None, "connected": False, "unable": None, "nodes": []}
     ask("get", "/api/v1/config")
     ask("get", "/api/v1/engines")
     ask("get", "/api/v1/toolcalls")

@@ -65,7 +65,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /props", "GET /slots", "GET /running", "GET /models/sse"),
     *_rows(READ, "GET /api/v1/status", "GET /api/v1/models", "GET /api/v1/devices", "GET /api/v1/toolcalls"),
     *_rows(READ, "GET /api/v1/requests", "GET /api/v1/events", "GET /api/v1/logs", "GET /api/v1/logs/level"),
-    *_rows(READ, "GET /api/v1/memory", "GET /api/v1/engines"),
+    *_rows(READ, "GET /api/v1/memory", "GET /api/v1/engines", "GET /api/v1/cluster/nodes"),
     *_rows(READ, "GET /api/v1/disk", "GET /metrics", all_models=True),
     *_rows(READ, "GET /api/v1/history", "GET /api/v1/history/summary", "GET /api/v1/history/loads", all_models=True),
     *_rows(READ, "GET /api/v1/history/export", "GET /api/v1/history/{id}", all_models=True),

@@ -1,0 +1,131 @@
+"""All nodes of a cluster at once: what commands, the REST interface and the metrics of one of them say of the other."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.stage import Node, cluster_of
+from tests.support.daemon import wait_until
+from tests.support.schemas import faults
+from tests.support.scripted import ScriptedModel
+
+pytestmark = pytest.mark.engine
+
+ENGINE = {"ctx_size": 8192, "parallel": 2, "cache_ram": 0}
+
+
+class Stage:
+    """The nodes `one`, which knows `near`, and `two`, which knows `far`; both know `both`. Loaded is what has to be."""
+
+    def __init__(self, one: Node, two: Node) -> None:
+        self.one = one
+        self.two = two
+
+    def nodes(self) -> dict[str, Any]:
+        """What one says of all, by name."""
+        answer = self.one.daemon.http.get("/api/v1/cluster/nodes")
+        assert answer.status_code == 200, answer.text
+        assert faults(answer.json(), "get", "/api/v1/cluster/nodes") == []
+        return {node["name"]: node for node in answer.json()["nodes"]}
+
+    def hears_of(self, model: str) -> None:
+        """Wait until one has heard that two has it loaded."""
+        wait_until(lambda: (model, "ready") in loaded(self.one.sees(self.two)), "one has heard of it")
+
+
+def loaded(node: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["id"], one["state"]) for one in node["models"]]
+
+
+@pytest.fixture(scope="module")
+def stage(engine_binary: Path, scripted_model: ScriptedModel) -> Iterator[Stage]:
+    short = {"file": str(scripted_model("one two three.", n_ctx=8192)), **ENGINE}
+    mine, theirs = {"near": short, "both": short}, {"far": short, "both": short}
+    with cluster_of(engine_binary, one={"models": mine}, two={"models": theirs}) as (one, two):
+        one.did("load", "near")
+        two.did("load", "far")
+        shown = Stage(one, two)
+        shown.hears_of("far")
+        yield shown
+
+
+def test_every_node_says_what_it_does(stage: Stage) -> None:
+    found = stage.nodes()
+    assert list(found) == ["one", "two"]
+    assert [found[name]["here"] for name in found] == [True, False]
+    for name, model, node in (("one", "near", stage.one), ("two", "far", stage.two)):
+        assert found[name]["asked"]
+        assert found[name]["why"] is None
+        (shown,) = found[name]["models"]
+        itself = node.daemon.model(model)
+        kept = ("id", "state", "pid", "n_ctx", "n_slots", "leases", "waiting", "pinned", "expires_at")
+        assert {key: shown[key] for key in kept} == {key: itself[key] for key in kept}
+        assert abs(shown["loaded_at"] - itself["loaded_at"]) < 60  # the clocks of both are this machine's
+        devices = node.daemon.http.get("/api/v1/memory").json()["devices"]
+        assert [one["name"] for one in found[name]["devices"]] == [one["name"] for one in devices]
+        assert [one["total_bytes"] for one in found[name]["devices"]] == [one["total_bytes"] for one in devices]
+        (held,) = found[name]["devices"][-1]["held"]
+        assert held["model"] == model
+        assert held["weights_bytes"] > 0
+
+
+def test_ps_has_a_column_for_the_node(stage: Stage) -> None:
+    head, *rows = stage.one.did("ps").splitlines()
+    assert head.split()[:3] == ["NODE", "MODEL", "STATE"]
+    words = [row.split() for row in rows if not row.startswith("configuration:")]
+    assert [row[:4] for row in words] == [["one", "(this)", "near", "ready"], ["two", "far", "ready", words[1][3]]]
+    assert words[1][3] == str(stage.two.daemon.model("far")["pid"])
+    told = json.loads(stage.two.did("ps", "--json"))
+    assert told["node"] == "two"
+    assert [(one["node"], one["id"]) for one in told["models"]] == [("two", "far"), ("one", "near")]
+    assert [(one["name"], one["asked"]) for one in told["nodes"]] == [("two", True), ("one", True)]
+
+
+def test_ps_of_this_node_alone_is_as_in_no_cluster(stage: Stage) -> None:
+    head, row, _ = stage.one.did("ps", "--here").splitlines()
+    assert head.split()[0] == "MODEL"
+    assert row.split()[:2] == ["near", "ready"]
+    told = json.loads(stage.one.did("ps", "--here", "--json"))
+    assert [one["id"] for one in told["models"]] == ["near"]
+    assert not {"node", "nodes"} & told.keys()
+
+
+def test_a_key_sees_its_models_of_all_nodes(stage: Stage) -> None:
+    http = stage.one.daemon.http
+    made = http.post("/api/v1/keys", json={"name": "root", "scopes": ["manage"]}).json()["key"]
+    root = {"authorization": f"Bearer {made}"}
+    try:
+        asked = {"name": "reader", "scopes": ["read"], "models": ["f*"]}
+        key = {"authorization": f"Bearer {http.post('/api/v1/keys', json=asked, headers=root).json()['key']}"}
+        one, two = http.get("/api/v1/cluster/nodes", headers=key).json()["nodes"]
+        assert (loaded(one), loaded(two)) == ([], [("far", "ready")])
+        assert [held["model"] for node in (one, two) for held in node["devices"][-1]["held"]] == [None, "far"]
+    finally:
+        http.delete("/api/v1/keys/reader", headers=root)
+        http.delete("/api/v1/keys/root", headers=root)
+
+
+def test_a_node_that_hangs_does_not_hold_up_what_is_shown(stage: Stage) -> None:
+    stage.two.daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        done = stage.one.run("ps")
+        assert done.returncode == 0
+        rows = [line.split() for line in done.stdout.splitlines()]
+        assert ["one", "(this)", "near", "ready"] in [row[:4] for row in rows]
+        if stage.nodes()["two"]["state"] == "ready":
+            assert ["two", "far", "ready", "-", "-", "-", "0", "0", "-", "-"] in rows
+        assert "note: two: it" in done.stderr
+        assert not stage.nodes()["two"]["asked"]
+        wait_until(lambda: stage.nodes()["two"]["state"] == "away", "it has been silent for too long")
+        assert stage.nodes()["two"]["models"] == []
+        assert "nothing is known of it now" in stage.one.run("ps").stderr
+    finally:
+        stage.two.daemon.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: stage.nodes()["two"]["asked"], "it is asked again")
+    assert loaded(stage.nodes()["two"]) == [("far", "ready")]
