@@ -35,7 +35,15 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.connections import RenderError
-from supervisor.service.clusters import ClusterStatus, Invited, NodeDevice, NodeModel, NodesNow, NodeStatus
+from supervisor.service.clusters import (
+    ClusterFigures,
+    ClusterStatus,
+    Invited,
+    NodeDevice,
+    NodeModel,
+    NodesNow,
+    NodeStatus,
+)
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
 
@@ -194,6 +202,10 @@ class Cluster:
             serves=self._server is not None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
+
+    def figures(self) -> ClusterFigures:
+        """Return what there is to be counted."""
+        return ClusterFigures(self.status(), self.forwarding.passed_on())
 
     async def nodes(self) -> NodesNow:
         """See `Clustered`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,6 +40,7 @@ from supervisor.proxy.account import Account
 from supervisor.proxy.answers import BrokenOff
 from supervisor.proxy.asgi import Responder
 from supervisor.proxy.elsewhere import MOVED, PEER, Call
+from supervisor.service.clusters import Passed
 from supervisor.system.requestid import current_id
 
 _log = structlog.get_logger()
@@ -88,6 +89,7 @@ class Forwarding:
     tickets: Tickets
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _passed: dict[str, Passed] = field(default_factory=dict)
 
     def id_of(self, name: str) -> str | None:
         """See `Elsewhere`."""
@@ -135,6 +137,13 @@ class Forwarding:
         newer = claim is not None and claim.revision > (int(quoted) if quoted.isdigit() else 0)
         if claim is not None and newer and claim.claim.node != self.directory.me:
             raise ModelMoved(f"'{model}' is for the node {claim.claim.node} to load. Repeat the request there.")
+
+    def passed_on(self) -> Mapping[str, Passed]:
+        """Return what was passed on to each other node; of one that has left, nothing is kept."""
+        names = {seen.node.name for seen in self.directory} - {self.directory.me}
+        for name in self._passed.keys() - names:
+            del self._passed[name]
+        return {name: self._passed.setdefault(name, Passed()) for name in sorted(names)}
 
     # where to
 
@@ -215,6 +224,8 @@ class Forwarding:
         responder, account = ends
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
         ticket = secrets.token_hex(8) if account.key is not None else None
+        passed = self._passed.setdefault(name, Passed())
+        passed.requests += 1
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
                 async with client.send(*self._request(call, account, ticket)) as response:
@@ -224,6 +235,7 @@ class Forwarding:
                         return False
                     await _pass_on(response, responder)
             except PeerUnreachable as error:
+                passed.failures += 1
                 self.directory.unreachable(name, self.clock(), gone=error.refused)
                 if not responder.said:
                     _log.info("node_unreachable", node=name, reason=str(error))

@@ -234,17 +234,18 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         added=added,
         statuses=statuses,
     )
+    memory = Memory(built.lookout, pool)
+    look = OwnView(statuses, memory, lambda: len(inflight)).look
+    cluster = _cluster(world, engines, inflight, plans, look)
     looked = Looked(
         statuses=statuses.all,
         machine=lambda: built.lookout.machine,
         calls=lambda: calls.counts,
         inflight=lambda: len(inflight),
         dropped=lambda: world.history.dropped,
+        cluster=lambda: None if cluster is None else cluster.figures(),
     )
     metrics = Metrics(engines.tallies, looked, EngineMetrics(pool.ready_clients))
-    memory = Memory(built.lookout, pool)
-    look = OwnView(statuses, memory, lambda: len(inflight)).look
-    cluster = _cluster(world, engines, inflight, plans, look)
     with pool.watch() as changed, inflight.watch(changed), closing(metrics):
         metrics.start()
         feed = Feed(pool, inflight, Looks(statuses.all, requests.all, changed))

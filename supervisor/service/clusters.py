@@ -73,6 +73,22 @@ class ClusterStatus:
         return asdict(self)
 
 
+@dataclass
+class Passed:
+    """Requests that were passed on to a node. failures: of which it broke off the answer, or could not be reached."""
+
+    requests: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class ClusterFigures:
+    """What is counted, and what is known of the nodes. forwarded: for each other node."""
+
+    status: ClusterStatus
+    forwarded: Mapping[str, Passed]
+
+
 @dataclass(frozen=True)
 class ModelError:
     """Why a model could not be loaded; its node says more."""

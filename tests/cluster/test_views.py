@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.history.metrics import CLUSTERED, PREFIX
+from tests.api.test_metrics import faults as lacking
+from tests.api.test_metrics import scraped, value
 from tests.cluster.stage import Node, cluster_of
 from tests.support.daemon import wait_until
 from tests.support.schemas import faults
@@ -111,19 +114,43 @@ def test_a_key_sees_its_models_of_all_nodes(stage: Stage) -> None:
         http.delete("/api/v1/keys/root", headers=root)
 
 
+def test_metrics_have_what_is_known_of_every_node(stage: Stage) -> None:
+    before = value(scraped(stage.one.daemon), f"{PREFIX}cluster_forwarded_total", node="two")
+    for _ in range(3):
+        assert stage.one.daemon.chat("far", "hi").status_code == 200
+    assert stage.one.daemon.chat("near", "hi").status_code == 200
+    families = scraped(stage.one.daemon)
+    assert [fault for row in CLUSTERED for fault in lacking(families, row)] == []
+    assert value(families, f"{PREFIX}cluster_forwarded_total", node="two") == before + 3
+    assert value(families, f"{PREFIX}cluster_forwarded_total") == before + 3  # none to itself
+    assert value(families, f"{PREFIX}cluster_connected") == 1
+    for name in ("one", "two"):
+        assert value(families, f"{PREFIX}cluster_node_up", node=name) == 1
+        assert value(families, f"{PREFIX}cluster_node_models", node=name, state="ready") == 1
+        assert value(families, f"{PREFIX}cluster_node_slots", node=name) == 2
+        assert value(families, f"{PREFIX}cluster_node_free_bytes", node=name) > 0
+
+
 def test_a_node_that_hangs_does_not_hold_up_what_is_shown(stage: Stage) -> None:
+    failed = f"{PREFIX}cluster_forward_failures_total"
+    before = value(scraped(stage.one.daemon), failed, node="two")
     stage.two.daemon.process.send_signal(signal.SIGSTOP)
     try:
         done = stage.one.run("ps")
         assert done.returncode == 0
         rows = [line.split() for line in done.stdout.splitlines()]
         assert ["one", "(this)", "near", "ready"] in [row[:4] for row in rows]
-        if stage.nodes()["two"]["state"] == "ready":
-            assert ["two", "far", "ready", "-", "-", "-", "0", "0", "-", "-"] in rows
-        assert "note: two: it" in done.stderr
+        shown = [row[:6] for row in rows if row[0] == "two"]
+        told = "shown as it last told" in done.stderr
+        assert shown == ([["two", "far", "ready", "-", "-", "-"]] if told else [])
+        assert told or "nothing is known of it now" in done.stderr
         assert not stage.nodes()["two"]["asked"]
+        assert stage.one.daemon.chat("far", "hi").status_code == 503  # it is passed on, and hung up on
         wait_until(lambda: stage.nodes()["two"]["state"] == "away", "it has been silent for too long")
         assert stage.nodes()["two"]["models"] == []
+        families = scraped(stage.one.daemon)
+        assert value(families, f"{PREFIX}cluster_node_up", node="two") == 0
+        assert value(families, failed, node="two") > before
         assert "nothing is known of it now" in stage.one.run("ps").stderr
     finally:
         stage.two.daemon.process.send_signal(signal.SIGCONT)
