@@ -99,6 +99,17 @@ def test_ps_of_this_node_alone_is_as_in_no_cluster(stage: Stage) -> None:
     assert not {"node", "nodes"} & told.keys()
 
 
+def test_top_has_the_devices_and_models_of_all(stage: Stage) -> None:
+    lines = stage.one.did("top").splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("two · ready"))
+    assert lines[1].startswith("one (this) · ready")
+    assert any(line.startswith("host ") for line in lines[2:place])
+    assert lines[place + 1].startswith("host ")
+    rows = [line.split() for line in lines]
+    assert ["›", "one", "(this)", "near", "ready"] in [row[:5] for row in rows]
+    assert ["two", "far", "ready"] in [row[:3] for row in rows]
+
+
 def test_a_key_sees_its_models_of_all_nodes(stage: Stage) -> None:
     http = stage.one.daemon.http
     made = http.post("/api/v1/keys", json={"name": "root", "scopes": ["manage"]}).json()["key"]
