@@ -13,6 +13,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from supervisor.cluster.doorway import Admission, Doorway
+from supervisor.cluster.foretelling import Foretelling
 from supervisor.cluster.forwarding import Forwarding
 from supervisor.cluster.kept import Membership, forget
 from supervisor.cluster.member import Member
@@ -37,6 +38,7 @@ from supervisor.pool.pool import Pool
 from supervisor.proxy.connections import RenderError
 from supervisor.service.clusters import (
     ClusterFigures,
+    ClusterPlan,
     ClusterStatus,
     Invited,
     NodeDevice,
@@ -104,6 +106,15 @@ class Cluster:
             plan=self._plan,
             inflight=ground.inflight,
             tickets=self._tickets,
+            clock=time.monotonic,
+        )
+
+        self._foretelling = Foretelling(
+            directory=self._directory,
+            running=told.running,
+            meant=self.forwarding.meant,
+            offer=self.forwarding.offer,
+            own=ground.plan,
             clock=time.monotonic,
         )
 
@@ -214,6 +225,10 @@ class Cluster:
         first = sorted(status.nodes, key=lambda one: not one.here)
         shown = [node_now(one, viewed.get(one.name)) for one in first]
         return NodesNow(status.node, connected=status.connected, unable=status.unable, nodes=shown)
+
+    async def plan(self, target: str) -> ClusterPlan:
+        """See `Clustered`."""
+        return await self._foretelling.plan(target)
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """See `Clustered`."""

@@ -121,9 +121,11 @@ class Forwarding:
 
     def _meant(self, call: Call) -> str | None:
         """Return the id of the model that is meant, where the cluster knows it; None: this node says what is wrong."""
-        if not isinstance(call.model, str) or not call.model:
-            return None
-        names = list(meant_names(call.model))
+        return self.meant(call.model) if isinstance(call.model, str) and call.model else None
+
+    def meant(self, name: str) -> str | None:
+        """Return the id of the model that a name means here; None where the cluster knows none."""
+        names = list(meant_names(name))
         own = next((entry.id for name in names if (entry := self.told.registry.get(name)) is not None), None)
         return next(filter(None, map(self.directory.id_of, names if own is None else (own,))), None)
 
@@ -184,7 +186,7 @@ class Forwarding:
         await asyncio.shield(task)
 
     async def _place(self, model: str, place: Place) -> None:
-        answers = await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
+        answers = await asyncio.gather(*(self.offer(model, name) for name in place.nodes))
         found = best((one for one in answers if isinstance(one, Offer)), place.nodes)
         if found is None:
             refusals = [one for one in answers if isinstance(one, SupervisorError)]
@@ -198,7 +200,7 @@ class Forwarding:
             ) from None
         _log.info("model_placed", model=model, node=node)
 
-    async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
+    async def offer(self, model: str, name: str) -> Offer | SupervisorError:
         """Return what a node says of loading a model."""
         try:
             if name == self.directory.me:

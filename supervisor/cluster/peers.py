@@ -16,6 +16,7 @@ from supervisor.engines.client import AnswerTooLarge
 
 _MOST: Final = 4 << 20
 _LONGEST: Final = 2000  # characters of what a node says of an error
+_FASTEST: Final = 1 << 40  # tokens per second that are believed
 _JSON: Final = [("content-type", "application/json")]
 
 
@@ -80,6 +81,7 @@ def offer_of(node: str, plan: Mapping[str, Any]) -> Offer:
         fits=plan.get("fits") is True,
         evicts=len(evicts) if isinstance(evicts, Sequence) else 0,
         tokens_per_second=_speed(plan.get("speed")),
+        plan=plan,
     )
 
 
@@ -87,4 +89,4 @@ def _speed(said: object) -> float | None:
     """Return the tokens per second that a plan foretells for a short context."""
     by_context = said.get("decode_tokens_per_second") if isinstance(said, Mapping) else None
     found = next(iter(by_context.values()), None) if isinstance(by_context, Mapping) else None
-    return float(found) if isinstance(found, int | float) else None
+    return float(found) if isinstance(found, int | float) and 0 <= found < _FASTEST else None

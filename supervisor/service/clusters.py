@@ -170,6 +170,43 @@ def _unnamed(held: Holding, sees: Callable[[str], bool]) -> Holding:
 
 
 @dataclass(frozen=True)
+class OfferShown:
+    """What a node says of loading a model.
+
+    Attributes:
+        here: it is the node that was asked for all of them. chosen: it is the one that would answer.
+        fits: null where it has not said; `why` says so.
+        evict_models: those that would have to leave, or that are in the way.
+        request_ctx: tokens of one request. on_disk: nothing has to be downloaded.
+    """
+
+    node: str
+    here: bool
+    chosen: bool
+    fits: bool | None
+    evict_models: Sequence[str]
+    tokens_per_second: float | None
+    request_ctx: int | None
+    on_disk: bool | None
+    why: str | None
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """Where a request for a model would go. node: None: nowhere. why: what is said of that node.
+
+    offers: of the nodes that were asked. plan: that of the node, as `POST /api/v1/plan` answers it there. foreign: the
+    plan is of another node, and nobody has looked at it yet.
+    """
+
+    node: str | None
+    why: str
+    offers: Sequence[OfferShown]
+    plan: Mapping[str, Any] | None
+    foreign: bool = False
+
+
+@dataclass(frozen=True)
 class Invited:
     """An invitation. token: of use once. expires_at: seconds since 1970."""
 
@@ -185,6 +222,9 @@ class Clustered(Protocol):
 
     async def nodes(self) -> NodesNow:
         """Ask every node what it does now. Empty in no cluster."""
+
+    async def plan(self, target: str) -> ClusterPlan:
+        """Return where a request for a load target would go, and why. Raises SupervisorError as a plan does."""
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return the models of other nodes, by id: the state on each node that knows them. Empty in no cluster."""
@@ -212,6 +252,10 @@ class NoCluster:
     async def nodes(self) -> NodesNow:
         """Return none."""
         return NodesNow(None, connected=False, unable=None, nodes=())
+
+    async def plan(self, target: str) -> ClusterPlan:
+        """Raise ClusterOff."""
+        raise _off()
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return nothing."""

@@ -49,8 +49,10 @@ def loaded(node: dict[str, Any]) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def stage(engine_binary: Path, scripted_model: ScriptedModel) -> Iterator[Stage]:
     short = {"file": str(scripted_model("one two three.", n_ctx=8192)), **ENGINE}
-    mine, theirs = {"near": short, "both": short}, {"far": short, "both": short}
-    with cluster_of(engine_binary, one={"models": mine}, two={"models": theirs}) as (one, two):
+    mine: dict[str, Any] = {"models": {"near": short, "both": {**short, "aliases": ["alias"]}}}
+    mine["groups"] = {"either": {"members": ["near", "both"]}}  # on one, near has to leave for both
+    theirs = {"models": {"far": short, "both": short}}
+    with cluster_of(engine_binary, one=mine, two=theirs) as (one, two):
         one.did("load", "near")
         two.did("load", "far")
         shown = Stage(one, two)
@@ -108,6 +110,63 @@ def test_top_has_the_devices_and_models_of_all(stage: Stage) -> None:
     rows = [line.split() for line in lines]
     assert ["›", "one", "(this)", "near", "ready"] in [row[:5] for row in rows]
     assert ["two", "far", "ready"] in [row[:3] for row in rows]
+
+
+def test_plan_says_which_node_would_get_a_model(stage: Stage) -> None:
+    one, two = stage.one, stage.two
+    lines = one.did("plan", "both").splitlines()
+    assert lines[0] == "both → two: fewer models have to leave there"
+    rows = [line.split() for line in lines]
+    assert rows[1] == ["NODE", "FITS", "LEAVES", "SPEED", "CONTEXT", "FILES"]
+    assert [row[:-6] + row[-1:] for row in rows[2:4]] in (
+        [["one", "(this)", "here"], ["two", "here"]],
+        [["two", "here"], ["one", "(this)", "here"]],
+    )
+    assert any(row[:4] == ["one", "(this)", "yes", "near"] for row in rows[2:4])
+    assert any(row[:3] == ["two", "yes", "-"] for row in rows[2:4])
+    assert "both on CPU" in lines
+    answer = one.daemon.http.post("/api/v1/cluster/plan", json={"target": "alias"})
+    assert faults(answer.json(), "post", "/api/v1/cluster/plan") == []
+    found = answer.json()
+    (chosen,) = [offer for offer in found["offers"] if offer["chosen"]]
+    assert found["node"] == chosen["node"] == "two"
+    alone = two.daemon.http.post("/api/v1/plan", json={"target": "both"}).json()
+    assert found["plan"].keys() == alone.keys()
+    assert (found["plan"]["arguments"][0], found["plan"]["model"]) == (alone["arguments"][0], "both")
+    told = json.loads(one.did("plan", "both", "--json"))
+    assert (told["fits"], told["cluster"]["node"]) == (True, "two")
+    assert not one.has("both")
+    assert not two.has("both"), "nothing was loaded"
+    assert one.daemon.chat("both", "hi").status_code == 200
+    assert two.has("both"), "the request went where the plan had said"
+    two.daemon.http.post("/api/v1/models/unload", json={"model": "both"})
+    wait_until(lambda: loaded(one.sees(two)) == [("far", "ready")], "one has heard of it")
+
+
+def test_plan_of_what_is_loaded_names_its_node(stage: Stage) -> None:
+    assert stage.one.did("plan", "far").splitlines()[0] == "far → two: it has it loaded"
+    assert stage.two.did("plan", "far").splitlines()[0] == "far → two: it has it loaded"
+    assert stage.one.did("plan", "near").splitlines()[0] == "near → one: it has it loaded"
+
+
+def test_plan_of_what_nobody_has_configured_is_of_the_node_that_is_asked(
+    stage: Stage, scripted_model: ScriptedModel
+) -> None:
+    file = scripted_model("one two three.", n_ctx=8192)
+    lines = stage.one.did("plan", str(file)).splitlines()
+    assert lines[0] == f"{file} → one: no node has configured it, so it is for the node that is asked"
+    assert any(line.endswith(" on CPU") for line in lines)
+    missing = stage.one.run("plan", "nowhere")
+    assert missing.returncode != 0
+    assert "[model_not_found]" in missing.stderr
+
+
+def test_plan_with_options_or_here_is_of_the_node_that_is_asked(stage: Stage) -> None:
+    for words in (("both", "--here"), ("both", "-c", "1k")):
+        told = json.loads(stage.one.did("plan", *words, "--json"))
+        assert told["evict_models"] == ["near"]
+        assert "cluster" not in told
+    assert stage.one.run("plan", "far", "--here").returncode != 0, "it does not know it"
 
 
 def test_a_key_sees_its_models_of_all_nodes(stage: Stage) -> None:

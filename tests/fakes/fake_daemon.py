@@ -211,6 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._pin(daemon, body, pinned=path.endswith("/pin"))
         elif path == "/api/v1/requests":
             self._json(200, {"requests": daemon.in_flight})
+        elif path == "/api/v1/cluster/plan":
+            self._error(409, "cluster_off", "This daemon is in no cluster.")
         elif path == "/api/v1/cluster/nodes":
             self._json(200, {"node": None, "connected": False, "unable": None, "nodes": daemon.nodes})
         elif path.startswith("/api/v1/requests/"):

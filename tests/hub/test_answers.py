@@ -48,6 +48,7 @@ OF_WORKERS = {
     ("post", "/api/v1/cluster/nodes/{name}/drain"),
     ("delete", "/api/v1/cluster/nodes/{name}"),
     ("post", "/api/v1/cluster/leave"),
+    ("post", "/api/v1/cluster/plan"),
 }
 """Of other hosts; tests/workers and tests/cluster ask them where some are."""
 

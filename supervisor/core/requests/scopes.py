@@ -72,7 +72,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /api/v1/workers"),
     *_rows(READ, "GET /api/v1/cluster", all_models=True),
     *_rows(MANAGE, "POST /api/v1/workers/invitations", "DELETE /api/v1/workers/{name}"),
-    *_rows(MANAGE, "POST /api/v1/cluster/invitations", "POST /api/v1/cluster/leave"),
+    *_rows(MANAGE, "POST /api/v1/cluster/invitations", "POST /api/v1/cluster/leave", "POST /api/v1/cluster/plan"),
     *_rows(MANAGE, "POST /api/v1/cluster/nodes/{name}/drain", "DELETE /api/v1/cluster/nodes/{name}"),
     *_rows(MANAGE, "DELETE /api/v1/history"),
     *_rows(MANAGE, "GET /api/v1/captures", "GET /api/v1/captures/export", "GET /api/v1/captures/{id}"),
