@@ -46,6 +46,7 @@ from supervisor.service.clusters import (
     NodesNow,
     NodeStatus,
 )
+from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
 
@@ -90,7 +91,7 @@ class Cluster:
         self._directory = Directory(kept.name)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
-        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining)
+        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining, lifetime)
         self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
@@ -337,7 +338,7 @@ class Cluster:
             heard_s=None if here or load is None else round(now - seen.heard_at, 1),
             devices=[NodeDevice(one.name, one.total_bytes) for one in node.devices],
             models=[
-                NodeModel(model, one.state, one.slots, one.busy, one.waiting)
+                NodeModel(model, one.state, one.slots, one.busy, one.waiting, one.wait_s, one.load_s)
                 for model, one in sorted(({} if load is None else load.models).items())
             ],
             claims=self._directory.claims_of(node.name, now),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from supervisor.core.cluster.choice import Choice, Go, Nowhere, Place, Wait, Wanted, choose
+from supervisor.core.cluster.choice import Choice, Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Directory
 from supervisor.core.cluster.messages import MOST_MODELS, ModelName, Running
 from supervisor.core.cluster.placing import Offer, best, why_best
@@ -49,7 +49,7 @@ class Foretelling:
         if model is None:
             return await self._of_this_node(target)
         choice = choose(self.directory, Wanted(model, here=self.running(model)), self.clock())
-        order = choice.nodes if isinstance(choice, Place) else (choice.node,) if isinstance(choice, Go) else ()
+        order = _asked(choice)
         answers = dict(zip(order, await asyncio.gather(*(self.offer(model, name) for name in order)), strict=True))
         node, why = self._decided(model, choice, [one for one in answers.values() if isinstance(one, Offer)])
         if node is None and answers and not any(isinstance(one, Offer) for one in answers.values()):
@@ -70,7 +70,7 @@ class Foretelling:
     def _decided(self, model: str, choice: Choice, offers: list[Offer]) -> tuple[str | None, str]:
         """Return the node, if any, and what is said of it behind its name."""
         match choice:
-            case Go(name):
+            case Go(node=name) | Spill(back=name):
                 return name, self._of_owner(model, name)
             case Place(nodes):
                 found = best(offers, nodes)
@@ -79,7 +79,6 @@ class Foretelling:
                 return None, f"{claim.claim.node} may have loaded it, and cannot be reached now"
             case Nowhere(why):
                 raise ClusterUnavailable(f"'{model}' cannot be loaded now: {why}.", retry_after=_AGAIN_S)
-        raise AssertionError(choice)  # there are no others
 
     def _of_owner(self, model: str, name: str) -> str:
         seen = self.directory.node(name)
@@ -113,6 +112,17 @@ class Foretelling:
             on_disk=answer.here,
             why=None if said.message is None else said.message[:_LONGEST],
         )
+
+
+def _asked(choice: Choice) -> tuple[str, ...]:
+    """Return the nodes whose offers count."""
+    match choice:
+        case Place(nodes):
+            return nodes
+        case Go(node=name) | Spill(back=name):
+            return (name,)
+        case _:
+            return ()
 
 
 class _Said(msgspec.Struct, frozen=True):
