@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from supervisor.cli.client import Client, Json
 from supervisor.cli.render import duration
@@ -22,7 +22,7 @@ def name_of(node: Json) -> str:
     return f"{node['name']} (this)" if node["here"] else str(node["name"])
 
 
-def missing(nodes: list[Json]) -> Iterator[str]:
+def missing(nodes: Sequence[Json]) -> Iterator[str]:
     """Yield a sentence for each node of which nothing is shown, or only what it last told."""
     for one in nodes:
         if not one["asked"]:

@@ -217,7 +217,9 @@ class Cluster:
 
     def figures(self) -> ClusterFigures:
         """Return what there is to be counted."""
-        return ClusterFigures(self.status(), self.forwarding.passed_on())
+        status = self.status()
+        others = {one.name for one in status.nodes if not one.here}
+        return ClusterFigures(status, self.forwarding.passed.of(others))
 
     async def nodes(self) -> NodesNow:
         """See `Clustered`."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
 from supervisor.cluster.member import Member, woken
+from supervisor.cluster.passed import PassedOn
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
@@ -40,7 +41,6 @@ from supervisor.proxy.account import Account
 from supervisor.proxy.answers import BrokenOff
 from supervisor.proxy.asgi import Responder
 from supervisor.proxy.elsewhere import MOVED, PEER, Call
-from supervisor.service.clusters import Passed
 from supervisor.system.requestid import current_id
 
 _log = structlog.get_logger()
@@ -80,6 +80,7 @@ class Forwarding:
         inflight: all requests that are being answered.
         tickets: what peers' requests have taken here.
         clock: seconds of a monotonic clock.
+        passed: what was passed on to other nodes.
     """
 
     directory: Directory
@@ -92,7 +93,7 @@ class Forwarding:
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
     _full: dict[str, float] = field(default_factory=dict)  # when no node had free room for another copy
-    _passed: dict[str, Passed] = field(default_factory=dict)
+    passed: PassedOn = field(default_factory=PassedOn)
 
     def id_of(self, name: str) -> str | None:
         """See `Elsewhere`."""
@@ -145,13 +146,6 @@ class Forwarding:
         for one in claims:
             if one.revision > known:
                 raise ModelMoved(f"'{model}' is for the node {one.claim.node} to load. Repeat the request there.")
-
-    def passed_on(self) -> Mapping[str, Passed]:
-        """Return what was passed on to each other node; of one that has left, nothing is kept."""
-        names = {seen.node.name for seen in self.directory} - {self.directory.me}
-        for name in self._passed.keys() - names:
-            del self._passed[name]
-        return {name: self._passed.setdefault(name, Passed()) for name in sorted(names)}
 
     # where to
 
@@ -266,8 +260,7 @@ class Forwarding:
         responder, account = ends
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
         ticket = secrets.token_hex(8) if account.key is not None else None
-        passed = self._passed.setdefault(name, Passed())
-        passed.requests += 1
+        self.passed.begun(name)
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
                 async with client.send(*self._request(call, account, name, ticket)) as response:
@@ -277,7 +270,7 @@ class Forwarding:
                         return False
                     await _pass_on(response, responder)
             except PeerUnreachable as error:
-                passed.failures += 1
+                self.passed.failed(name)
                 self.directory.unreachable(name, self.clock(), gone=error.refused)
                 if not responder.said:
                     _log.info("node_unreachable", node=name, reason=str(error))

@@ -81,12 +81,12 @@ class ClusterStatus:
         return asdict(self)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Passed:
     """Requests that were passed on to a node. failures: of which it broke off the answer, or could not be reached."""
 
-    requests: int = 0
-    failures: int = 0
+    requests: int
+    failures: int
 
 
 @dataclass(frozen=True)
