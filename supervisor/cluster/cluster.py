@@ -219,7 +219,7 @@ class Cluster:
         """Return what there is to be counted."""
         status = self.status()
         others = {one.name for one in status.nodes if not one.here}
-        return ClusterFigures(status, self.forwarding.passed.of(others))
+        return ClusterFigures(status, self.forwarding.counts.of(others))
 
     async def nodes(self) -> NodesNow:
         """See `Clustered`."""

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
+from supervisor.cluster.counts import Counts
 from supervisor.cluster.member import Member, woken
-from supervisor.cluster.passed import PassedOn
+from supervisor.cluster.passed import PASSED, Passed, passed_of
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
-from supervisor.cluster.tickets import TICKET, Tickets
+from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
 from supervisor.core.cluster.choice import Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Directory, Seen
@@ -80,7 +82,7 @@ class Forwarding:
         inflight: all requests that are being answered.
         tickets: what peers' requests have taken here.
         clock: seconds of a monotonic clock.
-        passed: what was passed on to other nodes.
+        counts: of what was passed on to other nodes.
     """
 
     directory: Directory
@@ -93,7 +95,7 @@ class Forwarding:
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
     _full: dict[str, float] = field(default_factory=dict)  # when no node had free room for another copy
-    passed: PassedOn = field(default_factory=PassedOn)
+    counts: Counts = field(default_factory=Counts)
 
     def id_of(self, name: str) -> str | None:
         """See `Elsewhere`."""
@@ -103,7 +105,6 @@ class Forwarding:
         """See `Elsewhere`."""
         if PEER in call.scope:
             self._check_claim(call)
-            self.tickets.follow(call.scope, account)
             return False
         model = self._meant(call)
         if model is None or (account.key is not None and not account.key.rules.sees(model)):
@@ -139,7 +140,7 @@ class Forwarding:
         if model is None or self.told.running(model) is not None:
             return
         quoted = _header(call, CLAIM.encode())
-        known = int(quoted) if quoted.isdigit() and len(quoted) < _MOST_DIGITS else 0
+        known = int(quoted) if quoted.isdecimal() and len(quoted) < _MOST_DIGITS else 0
         claims = self.directory.claims(model, self.clock())
         if any(one.claim.node == self.directory.me for one in claims):
             return
@@ -259,18 +260,19 @@ class Forwarding:
         """Have a node answer; False where another one may be asked, as the client has had nothing yet."""
         responder, account = ends
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
-        ticket = secrets.token_hex(8) if account.key is not None else None
-        self.passed.begun(name)
+        ticket = secrets.token_hex(16)
+        passed = passed_of(model, account.key, ticket, time.time())
+        self.counts.begun(name)
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
-                async with client.send(*self._request(call, account, name, ticket)) as response:
+                async with client.send(*self._request(call, account, name, passed)) as response:
                     account.has_engine()
                     account.answered(response.status)
                     if self._moved(response, name):
                         return False
                     await _pass_on(response, responder)
             except PeerUnreachable as error:
-                self.passed.failed(name)
+                self.counts.failed(name)
                 self.directory.unreachable(name, self.clock(), gone=error.refused)
                 if not responder.said:
                     _log.info("node_unreachable", node=name, reason=str(error))
@@ -284,12 +286,12 @@ class Forwarding:
                     raise
                 await _cancelled(call, responder, account, cancelled)
             finally:
-                if ticket is not None:
+                if account.key is not None:
                     await self._spend(seen, account, ticket)
         return True
 
     def _request(
-        self, call: Call, account: Account, node: str, ticket: str | None
+        self, call: Call, account: Account, node: str, passed: Passed
     ) -> tuple[str, str, list[tuple[str, str]], Payload]:
         """Return method, target, headers and body for the node."""
         scope = call.scope
@@ -304,10 +306,9 @@ class Forwarding:
         claim = self.directory.claim(account.model or "", node, self.clock())
         if claim is not None:
             headers.append((CLAIM, str(claim.revision)))
-        if ticket is not None:
-            headers.append((TICKET, ticket))
+        headers.append((PASSED, passed.text()))
         query = scope.get("query_string", b"").decode("latin-1")
-        target = scope["raw_path"].decode("latin-1")
+        target = call.target or scope["raw_path"].decode("latin-1")
         return scope["method"], f"{target}?{query}" if query else target, headers, call.body
 
     def _moved(self, response: PeerResponse, name: str) -> bool:

@@ -82,7 +82,7 @@ class ClusterStatus:
 
 
 @dataclass(frozen=True)
-class Passed:
+class Forwarded:
     """Requests that were passed on to a node. failures: of which it broke off the answer, or could not be reached."""
 
     requests: int
@@ -94,7 +94,7 @@ class ClusterFigures:
     """What is counted, and what is known of the nodes. forwarded: for each other node."""
 
     status: ClusterStatus
-    forwarded: Mapping[str, Passed]
+    forwarded: Mapping[str, Forwarded]
 
 
 @dataclass(frozen=True)
