@@ -11,11 +11,12 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
+from supervisor.cluster.counts import Counts
 from supervisor.cluster.passed import PASSED, Passed, passed_of
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused
@@ -68,6 +69,7 @@ class Forwarding:
         inflight: all requests that are being answered.
         tickets: what peers' requests have taken here.
         clock: seconds of a monotonic clock.
+        counts: of what was passed on to other nodes.
     """
 
     directory: Directory
@@ -77,6 +79,7 @@ class Forwarding:
     inflight: Inflight
     tickets: Tickets
     clock: Callable[[], float]
+    counts: Counts = field(default_factory=Counts)
 
     def id_of(self, name: str) -> str | None:
         """See `Elsewhere`."""
@@ -107,9 +110,11 @@ class Forwarding:
 
     def _meant(self, call: Call) -> str | None:
         """Return the id of the model that is meant, where the cluster knows it; None: this node says what is wrong."""
-        if not isinstance(call.model, str) or not call.model:
-            return None
-        names = list(meant_names(call.model))
+        return self.meant(call.model) if isinstance(call.model, str) and call.model else None
+
+    def meant(self, name: str) -> str | None:
+        """Return the id of the model that a name means here; None where the cluster knows none."""
+        names = list(meant_names(name))
         own = next((entry.id for name in names if (entry := self.registry.get(name)) is not None), None)
         return next(filter(None, map(self.directory.id_of, names if own is None else (own,))), None)
 
@@ -121,6 +126,7 @@ class Forwarding:
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
         ticket = secrets.token_hex(16)
         passed = passed_of(model, account.key, ticket, time.time())
+        self.counts.begun(name)
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
                 async with client.send(*self._request(call, account, name, passed)) as response:
@@ -130,6 +136,7 @@ class Forwarding:
                         return False
                     await _pass_on(response, responder)
             except PeerUnreachable as error:
+                self.counts.failed(name)
                 self.directory.unreachable(name, self.clock(), gone=error.refused)
                 if not responder.said:
                     _log.info("node_unreachable", node=name, reason=str(error))

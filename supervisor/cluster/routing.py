@@ -216,9 +216,9 @@ class Routing:
             ) from None
 
     async def _offers(self, model: str, place: Place) -> list[Offer | SupervisorError]:
-        return await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
+        return await asyncio.gather(*(self.offer(model, name) for name in place.nodes))
 
-    async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
+    async def offer(self, model: str, name: str) -> Offer | SupervisorError:
         """Return what a node says of loading a model."""
         try:
             if name == self.directory.me:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class Offer:
         evicts: how many models would have to leave.
         tokens_per_second: foretold; None: nothing is known.
         here: files of the model need not be downloaded.
+        plan: all that the node has said.
     """
 
     node: str
@@ -23,6 +25,7 @@ class Offer:
     tokens_per_second: float | None = None
     here: bool = True
     later: bool = False
+    plan: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def is_free(self) -> bool:
@@ -31,14 +34,33 @@ class Offer:
 
 
 def best(offers: Iterable[Offer], order: tuple[str, ...]) -> Offer | None:
-    """Return the best: now, nobody leaves, the files are there, the fastest; of equals the first in `order`.
+    """Return the best: it fits now, nobody leaves, the files are there, the fastest; of equals the first in `order`.
 
-    Where it fits nowhere now, it waits for its room on the node where the fewest would have to leave. None where it
-    never fits.
+    Where it fits nowhere now, it waits for its room where the fewest have to leave. None where it never fits.
     """
+    return min((one for one in offers if one.fits or one.later), key=lambda one: _rank(one, order), default=None)
 
-    def rank(one: Offer) -> tuple[bool, int, bool, float, int]:
-        place = order.index(one.node) if one.node in order else len(order)
-        return not one.fits, one.evicts, not one.here, -(one.tokens_per_second or 0.0), place
 
-    return min((one for one in offers if one.fits or one.later), key=rank, default=None)
+def why_best(offers: Iterable[Offer], order: tuple[str, ...]) -> str:
+    """Return what makes the best of them the best, for a sentence that has named its node."""
+    fitting = sorted((one for one in offers if one.fits or one.later), key=lambda one: _rank(one, order))
+    if len(fitting) < 2:
+        return "it fits on no other node that was asked"
+    first, second = (_rank(one, order) for one in fitting[:2])
+    place = next(at for at in range(len(first)) if first[at] != second[at])
+    return _WHY[place]
+
+
+_WHY = (
+    "it fits there now",
+    "fewer models have to leave there",
+    "its files are there already",
+    "it is foretold to be the fastest there",
+    "of nodes that are alike it has the most free memory",
+)
+"""What is said where a part of the rank decides."""
+
+
+def _rank(one: Offer, order: tuple[str, ...]) -> tuple[bool, int, bool, float, int]:
+    place = order.index(one.node) if one.node in order else len(order)
+    return not one.fits, one.evicts, not one.here, -(one.tokens_per_second or 0.0), place
