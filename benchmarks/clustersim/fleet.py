@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Fleet:
     def __init__(self, count: int, servers: NatsServers, links: Links, dice: random.Random) -> None:
         self.network = Network()
         self.nodes: dict[str, SimNode] = {}
-        self.ahead: Counter[str] = Counter()  # seconds by which clocks are ahead
+        self.ahead: defaultdict[str, float] = defaultdict(float)  # seconds by which clocks are ahead
         self.seen = Seen()
         self.dice = dice
         self.models = [f"model-{number}" for number in range(max(2, count // 2))]

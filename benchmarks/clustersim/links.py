@@ -117,10 +117,10 @@ async def main() -> None:
     print(json.dumps(found), flush=True)
     while line := (await reader.readline()).decode().split():
         match line:
-            case ["cut", node]:
-                links.cut(int(node))
-            case ["mend", node]:
-                links.mend(int(node))
+            case ["cut", number]:
+                links.cut(int(number))
+            case ["mend", number]:
+                links.mend(int(number))
             case _:
                 print(links.bytes, flush=True)
 

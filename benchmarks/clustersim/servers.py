@@ -15,8 +15,8 @@ import psutil
 from supervisor.cluster.joining import begin
 from supervisor.cluster.kept import Membership, Server
 from supervisor.core.cluster.natsconfig import NatsConfig
-from tests.cluster.stage import free_pair, free_ports
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_pair, free_port
 from tests.support.programs import beside_python
 
 _READY: Final = "Server is ready"
@@ -28,7 +28,7 @@ class NatsServers:
     def __init__(self, count: int, folder: Path) -> None:
         ports = [free_pair() for _ in range(count)]
         self.addresses = [Server("127.0.0.1", port) for port in ports]
-        self.kept: Membership = begin(folder, "first", ("127.0.0.1", free_ports(1)[0]), self.addresses)
+        self.kept: Membership = begin(folder, "first", ("127.0.0.1", free_port()), self.addresses)
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = [self._started(number) for number in range(count)]
         for number in range(count):

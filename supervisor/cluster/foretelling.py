@@ -77,9 +77,9 @@ class Foretelling:
                 if found is not None and not found.fits:
                     return found.node, "it fits on no node now, and there once models have left that are busy"
                 return (None, "it fits on no node now") if found is None else (found.node, why_best(offers, nodes))
-            case Wait(claim=None):
-                return None, "other nodes have yet to tell what they have loaded"
-            case Wait(claim) if claim is not None:
+            case Wait(claim):
+                if claim is None:
+                    return None, "other nodes have yet to tell what they have loaded, or cannot be reached now"
                 return None, f"{claim.claim.node} may have loaded it, and cannot be reached now"
             case Nowhere(why):
                 raise ClusterUnavailable(f"'{model}' cannot be loaded now: {why}.", retry_after=_AGAIN_S)

@@ -13,8 +13,8 @@ from supervisor.cluster.kept import Server
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.store import Entry
-from tests.cluster.stage import free_pair, free_ports
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_pair, free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 
 async def test_who_begins_anew_hears_everything_once(tmp_path: Path) -> None:
     """As a node does whenever it is connected again."""
-    kept = begin(tmp_path, "first", ("127.0.0.1", free_ports(1)[0]), [Server("127.0.0.1", free_pair())])
+    kept = begin(tmp_path, "first", ("127.0.0.1", free_port()), [Server("127.0.0.1", free_pair())])
     (records := tmp_path / "records").mkdir()
     server = NatsServer(kept, os.environ, records)
     store = NatsStore(kept.servers, kept.dialling(), kept.name, lambda _: None)

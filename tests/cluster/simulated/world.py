@@ -116,6 +116,7 @@ class World:
         self.network = Network()
         self.kind = Kind({f"model{number}": 10 << 30 for number in range(models)}, room=25 << 30)
         self.nodes: dict[str, SimNode] = {}
+        self.stores: dict[str, SimStore] = {}
         self.hosts: dict[str, Host] = {}
         self.engines: dict[tuple[str, str], int] = {}
         self._asking: set[asyncio.Task[None]] = set()
@@ -126,7 +127,12 @@ class World:
 
     def _made(self, name: str, clock: Clock) -> SimNode:
         edges = Edges(self.network, self.nodes, self._lives, clock, started_at=self.dice.uniform(1e9, 2e9))
-        made = SimNode(name, self.kind, edges, lambda changed: SimStore(self.servers, changed))
+
+        def store(changed: Callable[[bool], None]) -> SimStore:
+            self.stores[name] = SimStore(self.servers, changed)
+            return self.stores[name]
+
+        made = SimNode(name, self.kind, edges, store)
         self.nodes[name] = made
         return made
 
@@ -175,7 +181,7 @@ class World:
         await self._check()
         seeing.cancel()
         for host in self.hosts.values():
-            host.node.store.close()
+            self.stores[host.name].close()
             await host.node.die(silently=False)
         return self.outcome
 
@@ -183,7 +189,7 @@ class World:
         """Take note all the time of who reaches no server that reaches the others."""
         while True:
             for host in self.hosts.values():
-                store = host.node.store
+                store = self.stores[host.name]
                 host.set_apart(apart=store.cut or (store.server is not None and store.server.apart))
             await asyncio.sleep(_LOOK_S)
 
@@ -269,12 +275,12 @@ class World:
             return
         node = host.node
         if silently:
-            node.store.set_cut(cut=True)
+            self.stores[host.name].set_cut(cut=True)
         else:
-            node.store.close()
+            self.stores[host.name].close()
         await node.die(silently=silently)
         await self._for(least, most)
-        node.store.close()
+        self.stores[host.name].close()
         host.node = self._made(host.name, host.clock)
         host.node.start()
 
@@ -318,7 +324,7 @@ class World:
             self.network.mend(host.name, other)
 
     def _set_apart(self, host: Host, *, apart: bool) -> None:
-        host.node.store.set_cut(cut=apart)
+        self.stores[host.name].set_cut(cut=apart)
 
     async def _clock_ahead(self) -> None:
         """A clock goes ahead at once."""
