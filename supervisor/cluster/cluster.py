@@ -12,9 +12,11 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp
 
+from supervisor.cluster.borrowing import Borrowing
 from supervisor.cluster.doorway import Admission, Doorway
 from supervisor.cluster.forwarding import Forwarding
 from supervisor.cluster.kept import Membership, forget
+from supervisor.cluster.lending import Lending
 from supervisor.cluster.member import Member
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
@@ -29,6 +31,7 @@ from supervisor.core.models.registry import Registry
 from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.workers.token import JoinToken, encode
 from supervisor.errors import ClusterRefused, ClusterUnavailable, NodeLost, NodeNotFound, SupervisorError
+from supervisor.hub.models import HubModels
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
@@ -47,13 +50,14 @@ _LATE_S: Final = 3.0
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices; and how a model of it is planned."""
+    """What a node stands on: its models, their engines, its devices, files; and how a model of it is planned."""
 
     registry: Registry
     pool: Pool
     lookout: Lookout
     inflight: Inflight
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
+    hub: HubModels
 
 
 class Cluster:
@@ -81,6 +85,7 @@ class Cluster:
         self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
         self._peers = Peers(tls)
         self._tickets = Tickets()
+        self._lending: Lending | None = None
         self._admission: Admission | None = None
         if kept.invites:
             self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
@@ -97,15 +102,27 @@ class Cluster:
 
     def doorway(self, inside: ASGIApp, render_error: RenderError) -> Doorway:
         """Return the application of the port for other nodes. inside: the daemon's own, without its guard."""
+        self._lending = Lending(self._ground.hub.cache, render_error)
         return Doorway(
             inside=inside,
             kept=self._kept,
             admission=self._admission,
             tickets=self._tickets,
+            lending=self._lending,
             drain=self._drained_by,
             is_member=self._is_member,
             render_error=render_error,
         )
+
+    def borrows(self, env: Mapping[str, str], records: Path) -> None:
+        """Have downloads ask the other nodes before the hub."""
+        hub = self._ground.hub
+        hub.ask_first(Borrowing(self._kept, self._others, self._peers, hub.cache.folder, env, records))
+
+    def _others(self) -> list[Seen]:
+        """Return the other nodes that can be reached."""
+        now = time.monotonic()
+        return [one for one in self._directory if one.node.name != self._kept.name and self._directory.alive(one, now)]
 
     # its life
 
@@ -154,6 +171,8 @@ class Cluster:
             self._starting.cancel()
         self._member.disown()
         self._store.disown()
+        if self._lending is not None:
+            self._lending.disown()
         if self._server is not None:
             self._server.disown()
 
@@ -163,6 +182,8 @@ class Cluster:
             self._starting.cancel()
         if self._directory.connected:
             await self._member.leave()
+        if self._lending is not None:
+            self._lending.close()
         await self._peers.close()
         await self._store.close()
         if self._server is not None:
@@ -305,8 +326,13 @@ class Cluster:
 
 
 def cluster_of(kept: Membership, ground: Ground, env: Mapping[str, str], records: Path) -> Cluster:
-    """Return this node's part. records: folder for the records of processes. Raises OSError."""
-    return Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    """Return this node's part, whose files the hub's downloads ask for first. Raises OSError.
+
+    records: folder for the records of processes.
+    """
+    found = Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    found.borrows(env, records)
+    return found
 
 
 def _untold(error: StoreUnavailable) -> ClusterUnavailable:

@@ -17,6 +17,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.lending import LENT, Lending
 from supervisor.cluster.tickets import Tickets
 from supervisor.core.cluster.messages import PROTOCOL, Host, NodeName, Port
 from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
@@ -92,6 +93,7 @@ class Doorway:
         inside: the daemon's own application, without its guard.
         admission: None where this node lets nobody in.
         drain: has this node take nothing new, or again.
+        lending: files of models, for the others.
         is_member: whether a name of a certificate is still a node's.
     """
 
@@ -99,6 +101,7 @@ class Doorway:
     kept: Membership
     admission: Admission | None
     tickets: Tickets
+    lending: Lending
     drain: Callable[[bool], None]
     is_member: Callable[[str], bool]
     render_error: RenderError
@@ -117,6 +120,8 @@ class Doorway:
                 await _say(send, 200, await self.tickets.spent(path.removeprefix(_SPENT)[:64]))
             elif method == "POST" and path == _DRAIN:
                 await _say(send, 200, self._drain(await _body(receive)))
+            elif method in {"GET", "HEAD"} and path.startswith(LENT):
+                await self.lending.answer(scope, receive, send)
             elif _may_ask(method, path):
                 await self.inside(scope, receive, send)
             else:

@@ -299,7 +299,8 @@ def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -
             f"This host is in a cluster, which needs the extra [cluster] ({error}). Install it: "
             "`pip install 'llama-supervisor[cluster]'`."
         ) from None
-    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan)
+    built = engines.parts
+    ground = made.Ground(built.registry, engines.pool, built.lookout, inflight, plan, built.fetcher.hub)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
     return cluster

@@ -61,6 +61,26 @@ class ModelMoved(ClusterError):
     code = "model_moved"
 
 
+class FileNotHere(ClusterError):
+    """Another node has asked for a file that this one has not got, or does not lend."""
+
+    code = "file_not_here"
+    status = 404
+
+
+class RangeNotSatisfiable(ClusterError):
+    """Another node has asked for bytes behind the end of a file."""
+
+    code = "range_not_satisfiable"
+    status = 416
+
+
+class LendingFull(Overloaded):
+    """As many files are being sent to other nodes as may be at once."""
+
+    code = "lending_full"
+
+
 class NatsServerMissing(ClusterError):
     """There is no nats-server, or one that is too old."""
 
