@@ -40,7 +40,8 @@ class Borrowing:
         others: those that can be reached, of which some are asked.
         cache: folder of the hub's cache.
         env: our own environment, of which the process gets a part.
-        records: where its process is noted.
+        records: where its process is noted; None: nowhere.
+        patience, asking: seconds, as in `borrower.Job`.
     """
 
     kept: Membership
@@ -48,7 +49,9 @@ class Borrowing:
     peers: Peers
     cache: Path
     env: Mapping[str, str]
-    records: Path
+    records: Path | None
+    patience: float = 15.0
+    asking: float = 3.0
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def fetch(
@@ -64,7 +67,7 @@ class Borrowing:
         def line(said: dict[str, Any]) -> None:
             match said.get("event"):
                 case "failed":
-                    _log.warning("file_not_borrowed", **{key: said[key] for key in ("node", "path", "message")})
+                    _log.warning("file_not_borrowed", node=said["node"], reason=said["message"])
                 case "left":
                     kept[said["path"]] = said["kept"]
                 case "error":
@@ -80,6 +83,8 @@ class Borrowing:
             "nodes": [{"name": one.node.name, "host": one.node.host, "port": one.node.port} for one in nodes],
             "repo": repository.id,
             "commit": repository.commit,
+            "patience": self.patience,
+            "asking": self.asking,
             "files": [{"path": one.path, "size": one.size, "sha256": one.sha256} for one in wanted],
         }
         last = await run_job(_WORKER, job, for_python(self.env), line, self.records)

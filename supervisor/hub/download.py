@@ -184,7 +184,7 @@ class Downloads:
         def heard(line: Mapping[str, Any]) -> None:
             self._heard(line, progress)
 
-        kept: dict[str, int] = {}
+        kept: Mapping[str, int] = {}
         if self.nearby is not None:
             kept = await self.nearby.fetch(repository, files, heard)
             files = [file for file in files if self.cache.file(repository.id, repository.commit, file.path) is None]
