@@ -396,8 +396,8 @@ def test_a_node_that_may_not_use_the_network_has_what_the_others_have(stage: Sta
     pull(stage.one, "off/line:Q4_0")
     before = len(stage.hub.seen)
     with joined(stage, engine_binary, {"hub": {"endpoint": stage.hub.url, "offline": True}}) as three:
-        pull(three, "off/line:Q4_0")
         shown = three.daemon.load("off/line:Q4_0")
+        assert "by its word" in shown["note"]
         assert three.daemon.chat(shown["id"], "hi").json()["choices"][0]["message"]["content"] == SAID
         missing = three.daemon.http.post("/api/v1/models", json={"model": "off/other:Q4_0"})
         assert missing.json()["error"]["code"] == "hub_unreachable"
