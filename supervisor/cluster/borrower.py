@@ -69,7 +69,7 @@ class Job(msgspec.Struct, frozen=True):
     commit: str
     files: tuple[Wanted, ...]
     patience: float = 15.0
-    asking: float = 3.0
+    asking: float = 10.0
     part: int = 64 << 20
 
 

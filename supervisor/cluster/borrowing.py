@@ -51,7 +51,7 @@ class Borrowing:
     env: Mapping[str, str]
     records: Path | None
     patience: float = 15.0
-    asking: float = 3.0
+    asking: float = 10.0
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     async def fetch(
