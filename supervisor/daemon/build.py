@@ -240,7 +240,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         dropped=lambda: world.history.dropped,
     )
     metrics = Metrics(engines.tallies, looked, EngineMetrics(pool.ready_clients))
-    cluster = _cluster(world, engines, inflight, plans)
+    cluster = _cluster(world, engines, inflight, plans, reloader)
     with pool.watch() as changed, inflight.watch(changed), closing(metrics):
         metrics.start()
         feed = Feed(pool, inflight, Looks(statuses.all, requests.all, changed))
@@ -284,7 +284,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         yield Daemon(engines, identity, reloader, feed, readiness, guard, connections, takeover, cluster, peers)
 
 
-def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -> Cluster | None:
+def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans, reloader: Reloader) -> Cluster | None:
     """This node's part in a cluster; nothing of it is imported where there is none."""
     if world.seat is None:
         return None
@@ -299,7 +299,7 @@ def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -
             f"This host is in a cluster, which needs the extra [cluster] ({error}). Install it: "
             "`pip install 'llama-supervisor[cluster]'`."
         ) from None
-    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan)
+    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan, reloader)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
     return cluster

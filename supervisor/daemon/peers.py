@@ -9,14 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.cluster.kept import Membership, membership
-from supervisor.errors import ClusterRefused
+from supervisor.cluster.kept import Membership, kept_config, membership
+from supervisor.config.shared import Shared, shared_of
+from supervisor.errors import ClusterRefused, ConfigError
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.elsewhere import PEER
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.system.paths import Places
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,19 @@ def seat_of(where: Places, listen: Callable[[str, int], socket.socket]) -> Seat 
             f"What {where.cluster} keeps of the cluster cannot be read ({error}). Remove that folder, and join anew."
         ) from None
     return None if kept is None else Seat(kept, listen(kept.host, kept.port))
+
+
+def shared_here(where: Places) -> Shared | None:
+    """Return the cluster's configuration as it was last in force here; None where there is none that can be read.
+
+    The daemon starts without it then: the cluster tells it again.
+    """
+    try:
+        kept = kept_config(where.cluster)
+        return None if kept is None else shared_of(kept)
+    except (OSError, ValueError, ConfigError) as error:
+        _log.error("cluster_config_unreadable", folder=str(where.cluster), reason=str(error))
+        return None
 
 
 class PeerProtocol(RelayingProtocol):

@@ -34,7 +34,7 @@ from supervisor.daemon.lock import (
     has_terminal,
     listen_on,
 )
-from supervisor.daemon.peers import seat_of
+from supervisor.daemon.peers import seat_of, shared_here
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.daemon.takeover.arrival import carried_to, listeners_of, processes_of
 from supervisor.daemon.takeover.handover import Handover
@@ -51,7 +51,7 @@ from supervisor.service.captures import Captures
 from supervisor.service.history import History, Kept
 from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
-from supervisor.service.reload import Configured, Reloader, Source
+from supervisor.service.reload import Configured, Reloader, Source, with_shared
 from supervisor.service.tracing import tracing_of
 from supervisor.store import Database
 from supervisor.store.history import HistoryTable
@@ -103,8 +103,8 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     current = Current(options.on(Settings()))  # until the configuration is read, which may have to be logged
     control = logs.LogControl(current.view(_log_settings), LogFile(where.daemon_log))
     logs.configure(None, own_log.write, control)
-    configured = _configured(options, env, where)
-    settings = configured.settings
+    configured, shared = _configured(options, env, where), shared_here(where)
+    settings = with_shared(configured.loaded, shared).settings
     current.take_over(settings)
     _tell_file(configured)
     shares = file_shares(allow_many_files())
@@ -146,6 +146,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
                 partial(_configured_again, options, env, where),
                 partial(_check, server, insecure=options.insecure),
                 time.time,
+                shared,
             )
             door = Door(
                 listeners,

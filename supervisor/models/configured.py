@@ -44,6 +44,13 @@ def configured_models(settings: Settings) -> Registry:
     return Registry(entries, _defaults(settings))
 
 
+def names_in_folder(settings: Settings) -> frozenset[str]:
+    """Return the names of the models in the folder of the configuration; of none: nothing."""
+    return (
+        frozenset() if settings.models_dir is None else frozenset(one.name for one in scan(Path(settings.models_dir)))
+    )
+
+
 def _found(folder: str | None) -> dict[str, FolderModel]:
     """Return the models in `models_dir` by name; log those that cannot be models because of their name."""
     if folder is None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from supervisor.errors import ClusterOff
+from supervisor.service.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class NodeStatus:
         free_bytes: memory that models could have; null while nothing was heard of it.
         heard_s: seconds since it told something; null for the one that tells, and where it has told nothing.
         claims: models that it has the right to load.
+        config_version: of the cluster's configuration in force there; 0: none is.
+        config_problem: why it has not taken a newer one over; null: there is none.
     """
 
     name: str
@@ -51,6 +54,8 @@ class NodeStatus:
     devices: Sequence[NodeDevice]
     models: Sequence[NodeModel]
     claims: Sequence[str]
+    config_version: int
+    config_problem: str | None
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,9 @@ class Clustered(Protocol):
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return the models of other nodes, by id: the state on each node that knows them. Empty in no cluster."""
 
+    def versions(self) -> Versions:
+        """Return the configuration that the nodes share."""
+
     def invite(self, host: str | None, seconds: float) -> Invited:
         """Make an invitation. Raises ClusterRefused where this node has not got the authority's key."""
 
@@ -112,6 +120,10 @@ class NoCluster:
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return nothing."""
         return {}
+
+    def versions(self) -> Versions:
+        """Raise ClusterOff."""
+        raise _off()
 
     def invite(self, host: str | None, seconds: float) -> Invited:
         """Raise ClusterOff."""
