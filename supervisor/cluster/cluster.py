@@ -202,6 +202,8 @@ class Cluster:
             unable=None if self._directory.connected else self._unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
+            config_version=self._sharing.number,
+            config_problem=self._sharing.problem or None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from supervisor.config.shared import Shared, shared_of
 from supervisor.core.cluster.messages import MOST_CONFIG_BYTES, Config, Host, NodeName, Port, bytes_of, read
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder, read_own
@@ -124,12 +125,15 @@ def keep_config(folder: Path, config: Config) -> None:
     atomic_write(folder / _CONFIG, bytes_of(config), durable=True)
 
 
-def kept_config(folder: Path) -> Config | None:
-    """Return what was last in force here; None: nothing was. Raises OSError, and ValueError for nonsense."""
+def kept_config(folder: Path) -> Shared | None:
+    """Return what was last in force here; None: nothing was.
+
+    Raises OSError, ValueError for nonsense, and ConfigError for what this program does not take.
+    """
     if not (folder / _FILE).exists():
         return None
     try:
-        return read(read_own(folder / _CONFIG, MOST_CONFIG_BYTES + 1), Config)
+        return shared_of(read(read_own(folder / _CONFIG, MOST_CONFIG_BYTES + 1), Config))
     except FileNotFoundError:
         return None
 

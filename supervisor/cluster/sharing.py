@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from supervisor.cluster.kept import Membership, keep_config
-from supervisor.cluster.store import MOST_VERSIONS, Entry, Store, StoreUnavailable
+from supervisor.cluster.store import Entry, Store, StoreUnavailable
 from supervisor.config.shared import load_shared, shared_of
 from supervisor.core.cluster import messages as m
 from supervisor.core.text.plaintext import one_line
-from supervisor.errors import ClusterRefused, ClusterUnavailable, SupervisorError, VersionChanged, VersionNotFound
+from supervisor.errors import ClusterUnavailable, SupervisorError, VersionChanged, VersionNotFound
 from supervisor.pool.changes import Changes
 from supervisor.service.versions import Taking, Version, VersionInfo, VersionList, VersionSet
 
@@ -146,7 +147,7 @@ class Sharing:
 
     async def history(self) -> VersionList:
         """See `Versions`."""
-        return VersionList([_info(config) for config, _ in reversed(await self._versions())][:MOST_VERSIONS])
+        return VersionList([_info(config) for config in reversed(_readable(await self._versions()))])
 
     async def check(self, text: str) -> None:
         """See `Versions`."""
@@ -158,13 +159,13 @@ class Sharing:
         await asyncio.to_thread(load_shared, text, _NAME)
         for _ in range(_ATTEMPTS):
             versions = await self._versions()
-            last, revision = versions[-1] if versions else (self._in_force, None)
-            before = 0 if last is None else last.number
-            if expected is not None and expected != before:
-                raise _changed(last, expected)
-            config = self._next(text, before)
+            newest = versions[-1] if versions else _Stored(self._in_force, None)
+            if expected is not None:
+                newest.check_expected(expected)
+            known = [*_readable(versions), *filter(None, [self._in_force])]
+            config = self._next(text, max((one.number for one in known), default=0))
             await self._checked(config)
-            if await self._written(config, revision):
+            if await self._written(config, newest.revision):
                 return await self._over(config)
         raise VersionChanged("The cluster's configuration changes all the time; try again.")
 
@@ -199,26 +200,55 @@ class Sharing:
         return VersionSet(config.number, config.node, config.at, len(config.text.encode()), problem or None)
 
     async def _version(self, number: int) -> m.Config:
-        kept = [config for config, _ in await self._versions()]
+        kept = _readable(await self._versions())
         found = next((config for config in kept if config.number == number), None)
         if found is None:
             known = f"{kept[0].number} to {kept[-1].number} are kept" if kept else "none was set yet"
             raise VersionNotFound(f"The cluster's configuration has no version {number}: {known}.")
         return found
 
-    async def _versions(self) -> list[tuple[m.Config, int]]:
-        """Return what is kept, the oldest first, each with its revision."""
+    async def _versions(self) -> list[_Stored]:
+        """Return what is kept, the oldest first."""
         try:
             entries = await self._store.history("config", _KEY)
         except StoreUnavailable as error:
             raise _untold(error) from None
-        try:
-            return [(m.read(one.value, m.Config), one.revision) for one in entries if one.value is not None]
-        except m.NotUnderstood as error:
-            raise ClusterRefused(
-                f"A version of the cluster's configuration cannot be read here ({error}). Update llama-supervisor on "
-                "this node, or ask another node."
-            ) from None
+        return [_Stored(_read(one.value or b""), one.revision) for one in entries]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A version as the store has it. config: None where it cannot be read. revision: None where it has none."""
+
+    config: m.Config | None
+    revision: int | None
+
+    def check_expected(self, expected: int) -> None:
+        """Raise VersionChanged where this is not the version that is expected."""
+        number = 0 if self.config is None else self.config.number
+        unreadable = self.config is None and self.revision is not None
+        if expected == number and not unreadable:
+            return
+        there = "has no version yet"
+        if unreadable:
+            there = "is at one by now that cannot be read here: update llama-supervisor on this node"
+        elif self.config is not None:
+            there = f"is at version {number} by now, set at node {self.config.node}"
+        raise VersionChanged(
+            f"The cluster's configuration {there}. The change was made for version {expected}. Look at what is there "
+            "(`supervisor cluster config show`), make your change to it, and set that."
+        )
+
+
+def _read(value: bytes) -> m.Config | None:
+    try:
+        return m.read(value, m.Config)
+    except m.NotUnderstood:
+        return None
+
+
+def _readable(versions: Iterable[_Stored]) -> list[m.Config]:
+    return [one.config for one in versions if one.config is not None]
 
 
 def _info(config: m.Config) -> VersionInfo:
@@ -229,14 +259,6 @@ def _with_text(config: m.Config | None) -> Version:
     if config is None:
         return Version(0, None, None, 0, "")
     return Version(config.number, config.node, config.at, len(config.text.encode()), config.text)
-
-
-def _changed(last: m.Config | None, expected: int) -> VersionChanged:
-    there = "has no version yet" if last is None else f"is at version {last.number} by now, set at node {last.node}"
-    return VersionChanged(
-        f"The cluster's configuration {there}, and the change was made for version {expected}. Look at it "
-        "(`supervisor cluster config show`), make your change to it, and set that."
-    )
 
 
 def _untold(error: StoreUnavailable) -> ClusterUnavailable:

@@ -13,7 +13,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.cluster.kept import Membership, kept_config, membership
-from supervisor.config.shared import Shared, shared_of
+from supervisor.config.shared import Shared
 from supervisor.errors import ClusterRefused, ConfigError
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.elsewhere import PEER
@@ -63,8 +63,7 @@ def shared_here(where: Places) -> Shared | None:
     The daemon starts without it then: the cluster tells it again.
     """
     try:
-        kept = kept_config(where.cluster)
-        return None if kept is None else shared_of(kept)
+        return kept_config(where.cluster)
     except (OSError, ValueError, ConfigError) as error:
         _log.error("cluster_config_unreadable", folder=str(where.cluster), reason=str(error))
         return None

@@ -41,6 +41,7 @@ from supervisor.daemon.takeover.handover import Handover
 from supervisor.daemon.takeover.trial import TRIAL, told
 from supervisor.daemon.tls import Certificates, certificates_of
 from supervisor.engines.log import OutputLog
+from supervisor.models.configured import with_shared
 from supervisor.planning.learning import Learning
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
@@ -51,7 +52,7 @@ from supervisor.service.captures import Captures
 from supervisor.service.history import History, Kept
 from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
-from supervisor.service.reload import Configured, Reloader, Source, with_shared
+from supervisor.service.reload import Configured, Reloader, Source
 from supervisor.service.tracing import tracing_of
 from supervisor.store import Database
 from supervisor.store.history import HistoryTable

@@ -10,9 +10,11 @@ from pathlib import Path
 import structlog
 
 from supervisor.config.effective import effective_models, policies, with_defaults
+from supervisor.config.load import Loaded
 from supervisor.config.management import Management
 from supervisor.config.options import chosen_from, launch_options
 from supervisor.config.settings import ModelSettings, Settings
+from supervisor.config.shared import Shared, in_force
 from supervisor.config.sources import engine_of, is_demo, path_of, repo_of
 from supervisor.core.models.filters import RequestFilters
 from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
@@ -44,11 +46,11 @@ def configured_models(settings: Settings) -> Registry:
     return Registry(entries, _defaults(settings))
 
 
-def names_in_folder(settings: Settings) -> frozenset[str]:
-    """Return the names of the models in the folder of the configuration; of none: nothing."""
-    return (
-        frozenset() if settings.models_dir is None else frozenset(one.name for one in scan(Path(settings.models_dir)))
-    )
+def with_shared(own: Loaded, shared: Shared | None) -> Loaded:
+    """Return what counts: a node's own configuration over what the nodes of its cluster share. Blocks."""
+    folder = own.settings.models_dir
+    taken = () if shared is None or folder is None else [one.name for one in scan(Path(folder))]
+    return in_force(own, shared, taken)
 
 
 def _found(folder: str | None) -> dict[str, FolderModel]:

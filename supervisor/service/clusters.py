@@ -63,6 +63,7 @@ class ClusterStatus:
     """The cluster. node: the one that tells. connected: it hears the others. unable: why it does not.
 
     servers: the cluster's NATS servers. serves: one of them is a process of this daemon.
+    config_version, config_problem: of the one that tells, as of a node.
     """
 
     node: str
@@ -70,6 +71,8 @@ class ClusterStatus:
     unable: str | None
     servers: Sequence[str]
     serves: bool
+    config_version: int
+    config_problem: str | None
     nodes: Sequence[NodeStatus]
 
     def to_json(self) -> dict[str, Any]:

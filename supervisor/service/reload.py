@@ -20,7 +20,7 @@ from supervisor.config import Settings
 from supervisor.config.current import Current
 from supervisor.config.load import Loaded, passed_over
 from supervisor.config.settings import HubSettings
-from supervisor.config.shared import Shared, in_force
+from supervisor.config.shared import Shared
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.models.reload import Changes, reconcile
 from supervisor.engines.kind import Planning
@@ -28,7 +28,7 @@ from supervisor.engines.kinds import Parts
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.files.folder import scan
 from supervisor.llamacpp.program import Program
-from supervisor.models.configured import configured_models, names_in_folder
+from supervisor.models.configured import configured_models, with_shared
 from supervisor.pool.pool import Pool
 
 WATCH_SECONDS = 1.0
@@ -236,11 +236,6 @@ class Reloader:
         """Changes when the file does, or when models come to `models_dir` or leave it."""
         folder = self._current.settings.models_dir
         return _stamp(self._path), scan(Path(folder)) if folder is not None else ()
-
-
-def with_shared(own: Loaded, shared: Shared | None) -> Loaded:
-    """Return what counts: the file over what the nodes of the cluster share. Blocks."""
-    return own if shared is None else in_force(own, shared, names_in_folder(own.settings))
 
 
 def _differing(first: Settings, now: Settings) -> tuple[str, ...]:

@@ -115,9 +115,8 @@ def run_status(args: argparse.Namespace) -> int:
     said = "connected" if found["connected"] else f"not connected: {found['unable']}"
     print(f"{found['node']}: {said}; {there} of {len(found['nodes'])} nodes are there")
     print(f"NATS: {', '.join(found['servers'])}{' (this node runs one)' if found['serves'] else ''}")
-    here = next(one for one in found["nodes"] if one["here"])
-    print(f"configuration: {_version(here)}")
-    _tell_problems([here])
+    print(f"configuration: {_version(found)}")
+    _tell_problems([{**found, "name": found["node"]}])
     return OK
 
 
