@@ -96,7 +96,9 @@ def check_config(args: argparse.Namespace, where: Places) -> tuple[Settings, Fin
         fix = f"correct the file until `{_me()} config check` is content; `{_me()} config init` writes a new one"
         return Settings(), fail("configuration", error.message, fix)
     told = str(file) if file else "none; the defaults"
-    return loaded.settings, ok("configuration", f"{told}, over {loaded.shared.path}" if loaded.shared else told)
+    return loaded.settings, ok(
+        "configuration", f"{told}, over {loaded.shared.path} of the cluster's" if loaded.shared else told
+    )
 
 
 def check_engine(where: Places, explicit: str | None) -> tuple[Located | None, list[Finding]]:

@@ -36,6 +36,7 @@ from supervisor.pool.pool import Pool
 from supervisor.proxy.connections import RenderError
 from supervisor.service.clusters import ClusterStatus, Invited, NodeDevice, NodeModel, NodeStatus
 from supervisor.service.versions import Taking, Versions
+from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
 
@@ -88,6 +89,7 @@ class Cluster:
             ground.lookout,
             time.time(),
             lambda: self._draining,
+            lifetime,
             lambda: self._sharing.state,
         )
         self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._sharing.begin)
@@ -320,7 +322,7 @@ class Cluster:
             heard_s=None if here or load is None else round(now - seen.heard_at, 1),
             devices=[NodeDevice(one.name, one.total_bytes) for one in node.devices],
             models=[
-                NodeModel(model, one.state, one.slots, one.busy, one.waiting)
+                NodeModel(model, one.state, one.slots, one.busy, one.waiting, one.wait_s, one.load_s)
                 for model, one in sorted(({} if load is None else load.models).items())
             ],
             claims=self._directory.claims_of(node.name, now),

@@ -120,7 +120,8 @@ class Sharing:
                 await asyncio.to_thread(keep_config, self._kept.folder, config)
                 self._stored = config
         except SupervisorError as error:
-            self._fail(f"version {config.number}: {error.message}")
+            name = f"version {config.number}:"  # a fault with its place begins with it
+            self._fail(error.message if error.message.startswith(name) else f"{name} {error.message}")
         except OSError as error:
             self._fail(f"version {config.number} is in force, and cannot be kept for the next start: {error}")
         except Exception:  # noqa: BLE001 - a bug that a text brings out, which is logged

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import supervisor
 from supervisor.cluster.kept import Membership
 from supervisor.core.cluster.messages import MOST_MODELS, Device, Load, Node, Running
+from supervisor.core.cluster.running import running_of
 from supervisor.core.devices import Budget, Budgets
 from supervisor.core.models.registry import Registry
-from supervisor.core.schedule.lifecycle import STARTING, EngineState
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
-
-_READY: Final = frozenset({EngineState.READY})
 
 
 @dataclass
@@ -26,6 +23,7 @@ class Told:
         started_at: seconds since 1970.
         draining: it takes nothing new.
         config: version of the cluster's configuration in force, and why a newer one is not.
+        clock: the pool's.
     """
 
     kept: Membership
@@ -34,6 +32,7 @@ class Told:
     lookout: Lookout
     started_at: float
     draining: Callable[[], bool]
+    clock: Callable[[], float]
     config: Callable[[], tuple[int, str]]
     _number: int = field(default=0, init=False)
 
@@ -68,13 +67,7 @@ class Told:
 
     def running(self, model: str) -> Running | None:
         """Return what runs of a model here; None where it has no engine that is ready or comes up."""
-        view = self.pool.status(model).view
-        if view.state in _READY:
-            slots = sum(one.slots for one in view.engines if one.state in _READY)
-            return Running("ready", slots, view.leases, view.waiting)
-        if view.state in STARTING:
-            return Running("loading", 0, view.leases, view.waiting)
-        return None
+        return running_of(self.pool.status(model).view, self.clock())
 
     def _free(self) -> int:
         budgets = self._budgets()

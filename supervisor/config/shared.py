@@ -54,7 +54,7 @@ class Shared:
 
 def shared_of(config: Config) -> Shared:
     """Return a version with its settings. Raises ConfigError."""
-    return Shared(config, load_shared(config.text, f"cluster config {config.number}"))
+    return Shared(config, load_shared(config.text, f"version {config.number}"))
 
 
 def load_shared(text: str, name: str) -> Loaded:

@@ -25,7 +25,7 @@ class Shown:
     Attributes:
         origin: `cluster` is the configuration that all nodes share; `command line` is that of `serve`; `load` is
             whoever loaded the model with other options.
-        place: `FILE:LINE:COLUMN`, the variable's name, or empty. The cluster's file is `cluster config VERSION`.
+        place: `FILE:LINE:COLUMN`, the variable's name, or empty. The cluster's file is `version N`.
     """
 
     key: str

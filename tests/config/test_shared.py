@@ -238,10 +238,10 @@ def test_every_value_says_where_it_comes_from() -> None:
     shared: Shared = shared_of(Config(7, "one", 0.0, text))
     found = {one.key: (one.origin, one.place) for one in shown(in_force(mine, shared), {})}
     assert found["models.m.ttl"] == ("file", "/f.yaml:1:37")
-    assert found["models.a.ttl"] == ("cluster", "cluster config 7:3:34")
-    assert found["models.a.max_seconds"] == ("defaults", "cluster config 7:1:25")
+    assert found["models.a.ttl"] == ("cluster", "version 7:3:34")
+    assert found["models.a.max_seconds"] == ("defaults", "version 7:1:25")
     assert found["models.a.parallel"] == ("defaults", "/f.yaml:2:22")
-    assert found["defaults.max_seconds"] == ("cluster", "cluster config 7:1:25")
+    assert found["defaults.max_seconds"] == ("cluster", "version 7:1:25")
     assert found["defaults.parallel"][0] == "file"
     assert found["groups.g.members"][0] == "cluster"
     assert found["groups.g.rule"][0] == "default"
