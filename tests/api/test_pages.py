@@ -30,6 +30,8 @@ LOOKS_ONLY = {
     *("/api/v1/status", "/api/v1/toolcalls", "/api/v1/models", "/api/v1/logs", "/api/v1/requests", "/api/v1/events"),
     "/api/v1/workers",
     "/api/v1/cluster",
+    "/api/v1/cluster/config",
+    "/api/v1/cluster/config/history",
     "/api/v1/keys",
     *("/metrics", "/api/v1/history", "/api/v1/history/summary", "/api/v1/history/loads", "/api/v1/history/export"),
     *("/api/v1/history/{id}", "/api/v1/captures", "/api/v1/captures/{id}", "/api/v1/captures/export"),
