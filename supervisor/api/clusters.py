@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query, Response
-from pydantic import Field
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field, TypeAdapter, ValidationError
 
-from supervisor.api.answers import shaped
+from supervisor.api.answers import PlanDoesNotFit, PlanFits, shaped
 from supervisor.api.services import ClusterOf
-from supervisor.config.base import Strict
-from supervisor.core.cluster.messages import MOST_TEXT
-from supervisor.service.clusters import ClusterStatus, Invited, NodeStatus
-from supervisor.service.versions import Version, VersionList, VersionSet
+from supervisor.config.base import Strict, Target
+from supervisor.proxy.metered import key_of
+from supervisor.service.clusters import ClusterPlan, ClusterStatus, Invited, NodesNow, NodeStatus, OfferShown
 
 router = APIRouter(prefix="/api/v1/cluster")
+
+_PLAN: Final = TypeAdapter[PlanFits | PlanDoesNotFit](PlanFits | PlanDoesNotFit)
 
 Named = Annotated[str, Path(max_length=64)]
 
@@ -37,34 +39,23 @@ class Drain(Strict):
     on: bool = True
 
 
-Number = Annotated[int, Field(ge=0, le=1 << 20)]
-ConfigText = Annotated[str, Field(max_length=MOST_TEXT)]
+class Wanted(Strict):
+    """What is asked for: a model that some node has configured, or whatever can be loaded on the node that is asked."""
 
-
-class ConfigCheck(Strict):
-    """A configuration that the nodes are to share: YAML."""
-
-    text: ConfigText
-
-
-class NewConfig(ConfigCheck):
-    """The same, to be set. `expected`: the version that it was made from; null: set it whatever is there."""
-
-    expected: Number | None = None
-
-
-class Revert(Strict):
-    """Which version's text is to be set anew; `expected` as for a new one."""
-
-    version: Number
-    expected: Number | None = None
+    target: Target
 
 
 @dataclass(frozen=True)
-class ConfigChecked:
-    """Nothing is wrong with a configuration."""
+class NodeChosen:
+    """Where a request for a model would go. `node`: null: nowhere. `why`: what is said of that node.
 
-    ok: bool
+    `offers`: of the nodes that were asked. `plan`: that of the node; null where it is not understood here.
+    """
+
+    node: str | None
+    why: str
+    offers: Sequence[OfferShown]
+    plan: PlanFits | PlanDoesNotFit | None
 
 
 @dataclass(frozen=True)
@@ -78,6 +69,32 @@ class NodeLeft:
 async def cluster(cluster: ClusterOf) -> dict[str, Any]:
     """The nodes of the cluster, and what runs on each; 409 where this daemon is in none."""
     return cluster.status().to_json()
+
+
+@router.get("/nodes", **shaped(NodesNow))
+async def nodes(cluster: ClusterOf, request: Request) -> dict[str, Any]:
+    """Every node as it says that it is now: devices, models, requests; none where this daemon is in no cluster."""
+    found, key = await cluster.nodes(), key_of(request.scope)
+    return (found if key is None or not key.rules.models else found.limited(key.rules.sees)).to_json()
+
+
+@router.post("/plan", **shaped(NodeChosen))
+async def plan(body: Wanted, cluster: ClusterOf) -> dict[str, Any]:
+    """Say which node a request for a model would go to, and why; nothing is loaded."""
+    found = await cluster.plan(body.target)
+    offers = [asdict(one) for one in found.offers]
+    return {"node": found.node, "why": found.why, "offers": offers, "plan": _understood(found)}
+
+
+def _understood(found: ClusterPlan) -> Mapping[str, Any] | None:
+    """Return a plan: this node's own as it is, another's if it is one, without what is not known of plans here."""
+    if found.plan is None or not found.foreign:
+        return found.plan
+    try:
+        said: dict[str, Any] = _PLAN.dump_python(_PLAN.validate_python(found.plan), mode="json")
+    except ValidationError:
+        return None
+    return said
 
 
 @router.post("/invitations", **shaped(Invited))
@@ -106,34 +123,3 @@ async def leave(cluster: ClusterOf) -> dict[str, Any]:
     node = cluster.status().node
     await cluster.leave()
     return {"node": node}
-
-
-@router.get("/config", **shaped(Version))
-async def config(cluster: ClusterOf, version: Annotated[int | None, Query(ge=1, le=1 << 20)] = None) -> dict[str, Any]:
-    """The configuration that the nodes share, in its newest version or another."""
-    return asdict(await cluster.versions().show(version))
-
-
-@router.get("/config/history", **shaped(VersionList))
-async def config_history(cluster: ClusterOf) -> dict[str, Any]:
-    """The versions that are kept, the newest first."""
-    return asdict(await cluster.versions().history())
-
-
-@router.post("/config", **shaped(VersionSet))
-async def set_config(body: NewConfig, cluster: ClusterOf) -> dict[str, Any]:
-    """Set the configuration that the nodes share. Each takes it over as it would its own file."""
-    return asdict(await cluster.versions().set(body.text, body.expected))
-
-
-@router.post("/config/check", **shaped(ConfigChecked))
-async def check_config(body: ConfigCheck, cluster: ClusterOf) -> dict[str, Any]:
-    """Say what is wrong with a configuration for all nodes, and whether this one could take it over; sets nothing."""
-    await cluster.versions().check(body.text)
-    return {"ok": True}
-
-
-@router.post("/config/revert", **shaped(VersionSet))
-async def revert_config(body: Revert, cluster: ClusterOf) -> dict[str, Any]:
-    """Set the text of an earlier version anew, as the next version."""
-    return asdict(await cluster.versions().revert(body.version, body.expected))
