@@ -31,6 +31,7 @@ LOOKS_ONLY = {
     "/api/v1/workers",
     "/api/v1/cluster",
     "/api/v1/cluster/config",
+    "/api/v1/cluster/nodes",
     "/api/v1/cluster/config/history",
     "/api/v1/keys",
     *("/metrics", "/api/v1/history", "/api/v1/history/summary", "/api/v1/history/loads", "/api/v1/history/export"),
