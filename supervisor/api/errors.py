@@ -72,6 +72,8 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case e.MethodNotAllowed():
             return {"allow": error.allow}
+        case e.RangeNotSatisfiable():
+            return {"content-range": f"bytes */{error.size}"}
         case e.ModelMoved():
             return {MOVED: "true"}
         case e.Overloaded() | e.RateLimited():

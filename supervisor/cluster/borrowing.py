@@ -17,7 +17,7 @@ import structlog
 from supervisor.cluster.kept import Membership
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused
-from supervisor.core.cluster.directory import Seen
+from supervisor.core.cluster.directory import Directory, Seen
 from supervisor.core.environment import for_python
 from supervisor.core.repository import RepoFile
 from supervisor.errors import DiskFull, HubError
@@ -37,7 +37,7 @@ class Borrowing:
     """The other nodes, for who downloads (`hub.nearby.Nearby`).
 
     Attributes:
-        others: those that can be reached, of which some are asked.
+        directory: those that can be reached, of which some are asked; by the seconds of this clock.
         cache: folder of the hub's cache.
         env: our own environment, of which the process gets a part.
         records: where its process is noted; None: nowhere.
@@ -45,7 +45,8 @@ class Borrowing:
     """
 
     kept: Membership
-    others: Callable[[], Sequence[Seen]]
+    directory: Directory
+    clock: Callable[[], float]
     peers: Peers
     cache: Path
     env: Mapping[str, str]
@@ -126,5 +127,5 @@ class Borrowing:
 
     def _asked(self) -> list[Seen]:
         """Return the nodes that are asked, in any order, so that not all ask the same one first."""
-        others = list(self.others())
+        others = self.directory.others(self.clock())
         return random.sample(others, min(len(others), _MOST_ASKED))

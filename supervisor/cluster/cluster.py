@@ -23,6 +23,7 @@ from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.sharing import Sharing
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
@@ -49,6 +50,7 @@ from supervisor.service.clusters import (
     NodesNow,
     NodeStatus,
 )
+from supervisor.service.versions import Taking, Versions
 from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
@@ -63,7 +65,7 @@ _LATE_S: Final = 3.0
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices, files; how it plans, and how it looks."""
+    """What a node stands on: its models, their engines, devices, files, configuration; and how it plans and looks."""
 
     registry: Registry
     pool: Pool
@@ -71,6 +73,7 @@ class Ground:
     inflight: Inflight
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
     look: Callable[[], Awaitable[View]]
+    taking: Taking
     hub: HubModels
 
 
@@ -95,12 +98,22 @@ class Cluster:
         self._directory = Directory(kept.name)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
-        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining, lifetime)
-        self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
+        self._sharing = Sharing(kept, self._store, ground.taking, lambda: self._member.tell())
+        told = Told(
+            kept,
+            ground.registry,
+            ground.pool,
+            ground.lookout,
+            time.time(),
+            lambda: self._draining,
+            lifetime,
+            lambda: self._sharing.state,
+        )
+        self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._sharing.begin)
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
-        self._lending: Lending | None = None
+        self._lending = Lending(ground.hub.cache)
         self._admission: Admission | None = None
         if kept.invites:
             self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
@@ -126,7 +139,6 @@ class Cluster:
 
     def doorway(self, inside: ASGIApp, render_error: RenderError) -> Doorway:
         """Return the application of the port for other nodes. inside: the daemon's own, without its guard."""
-        self._lending = Lending(self._ground.hub.cache, render_error)
         return Doorway(
             inside=inside,
             kept=self._kept,
@@ -142,12 +154,9 @@ class Cluster:
     def borrows(self, env: Mapping[str, str], records: Path) -> None:
         """Have downloads ask the other nodes before the hub."""
         hub = self._ground.hub
-        hub.ask_first(Borrowing(self._kept, self._others, self._peers, hub.cache.folder, env, records))
-
-    def _others(self) -> list[Seen]:
-        """Return the other nodes that can be reached."""
-        now = time.monotonic()
-        return [one for one in self._directory if one.node.name != self._kept.name and self._directory.alive(one, now)]
+        hub.ask_first(
+            Borrowing(self._kept, self._directory, time.monotonic, self._peers, hub.cache.folder, env, records)
+        )
 
     # its life
 
@@ -167,6 +176,7 @@ class Cluster:
         await self._store.connect()
         self._unable = None
         await self._ground.lookout.look(self._ground.pool)
+        self._sharing.start()
         self._member.start()
         await self._hang_up_on_silent()
 
@@ -194,10 +204,10 @@ class Cluster:
         """In a copy of this process: say and hear nothing of the cluster any more."""
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         self._member.disown()
         self._store.disown()
-        if self._lending is not None:
-            self._lending.disown()
+        self._lending.disown()
         if self._server is not None:
             self._server.disown()
 
@@ -205,10 +215,10 @@ class Cluster:
         """Give up what this node has claimed, and end the connections."""
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         if self._directory.connected:
             await self._member.leave()
-        if self._lending is not None:
-            self._lending.close()
+        self._lending.close()
         await self._peers.close()
         await self._store.close()
         if self._server is not None:
@@ -233,6 +243,8 @@ class Cluster:
             unable=None if self._directory.connected else self._unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
+            config_version=self._sharing.number,
+            config_problem=self._sharing.problem or None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
 
@@ -253,6 +265,10 @@ class Cluster:
     async def plan(self, target: str) -> ClusterPlan:
         """See `Clustered`."""
         return await self._foretelling.plan(target)
+
+    def versions(self) -> Versions:
+        """See `Clustered`."""
+        return self._sharing
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """See `Clustered`."""
@@ -318,10 +334,12 @@ class Cluster:
 
     async def leave(self) -> None:
         """See `Clustered`."""
+        self._sharing.disown()
         self._member.disown()
         try:
             await self._member.remove(self._kept.name)
         except StoreUnavailable as error:
+            self._sharing.start()
             self._member.start()
             raise _untold(error) from None
         await self._member.leave()
@@ -365,6 +383,8 @@ class Cluster:
                 for model, one in sorted(({} if load is None else load.models).items())
             ],
             claims=self._directory.claims_of(node.name, now),
+            config_version=self._sharing.number if here else node.config_version,
+            config_problem=(self._sharing.problem if here else node.config_problem) or None,
         )
 
 

@@ -25,7 +25,6 @@ from supervisor.hub.cachedir import HubCache
 from supervisor.hub.contents import open_content
 from supervisor.hub.listing import MAIN, as_listing
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
-from supervisor.proxy.connections import RenderError
 from supervisor.proxy.elsewhere import PEER
 from supervisor.proxy.exchange import transport_of
 
@@ -52,11 +51,8 @@ class Lending:
         patience: seconds in which a piece has to be taken.
     """
 
-    def __init__(
-        self, cache: HubCache, render_error: RenderError, most: int = _MOST_AT_ONCE, patience: float = _TAKEN_S
-    ) -> None:
+    def __init__(self, cache: HubCache, most: int = _MOST_AT_ONCE, patience: float = _TAKEN_S) -> None:
         self._cache = cache
-        self._render_error = render_error
         self._most = most
         self._patience = patience
         self._threads = ThreadPoolExecutor(most, thread_name_prefix="lending")
@@ -64,7 +60,7 @@ class Lending:
         self._lent: dict[asyncio.Task[object], str] = {}
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a node's GET or HEAD. Raises FileNotHere, LendingFull."""
+        """Answer a node's GET or HEAD. Raises FileNotHere, RangeNotSatisfiable, LendingFull."""
         blobs, repositories = LENT
         path, responder = scope["path"], Responder(send)
         if path.startswith(blobs) and is_sha256(name := path.removeprefix(blobs)):
@@ -122,10 +118,8 @@ class Lending:
         wanted = headers.get(b"range") if headers.get(b"if-range", etag) == etag else None
         try:
             part = range_asked(wanted, size)
-        except NotSatisfiable as error:
-            status, body, more = self._render_error(RangeNotSatisfiable(f"There are no such bytes: {error}."))
-            await responder.whole(status, body, {**(more or {}), "Content-Range": f"bytes */{size}"})
-            return
+        except NotSatisfiable:
+            raise RangeNotSatisfiable(f"There are no such bytes: the file has {size}.", size) from None
         said = [
             (b"content-type", b"application/octet-stream"),
             (b"accept-ranges", b"bytes"),

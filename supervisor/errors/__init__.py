@@ -51,6 +51,8 @@ SupervisorError                     internal_error
 │     ├─ ModelMoved                 model_moved
 │     ├─ FileNotHere                file_not_here
 │     ├─ RangeNotSatisfiable        range_not_satisfiable
+│     ├─ VersionChanged             cluster_config_changed
+│     ├─ VersionNotFound            cluster_config_not_found
 │     ├─ NatsServerMissing          nats_server_missing
 │     └─ NatsServerFailed           nats_server_failed
 ├─ EngineError                      engine_error

@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from supervisor.cluster.kept import Membership
-from supervisor.core.cluster.directory import Seen
 from supervisor.core.cluster.messages import Node
 from tests.support.patience import PATIENCE
 
@@ -41,9 +40,9 @@ class FakeNode:
     over: threading.Event = field(default_factory=threading.Event)
     port: int = 0
 
-    def seen(self) -> Seen:
-        """The node as a directory has it."""
-        return Seen(Node(self.name, "127.0.0.1", self.port, "1"))
+    def told(self) -> Node:
+        """What it tells of itself."""
+        return Node(self.name, "127.0.0.1", self.port, "1")
 
     @property
     def ranges(self) -> list[str | None]:

@@ -20,6 +20,8 @@ from supervisor.cluster.joining import begin
 from supervisor.cluster.kept import Membership, Server
 from supervisor.cluster.lenders import Lender
 from supervisor.cluster.peers import Peers
+from supervisor.core.cluster.directory import Directory
+from supervisor.core.cluster.messages import Load
 from supervisor.errors import DiskFull
 from supervisor.hub.models import HubModels
 from supervisor.hub.partials import partial_of
@@ -84,9 +86,12 @@ class Stage:
         """The hub's models, which are asked of the nodes first."""
         models = self.client.models()
         env = {**models.access.env, "HF_TOKEN": "hf_secret"}
-        others = lambda: [one.seen() for one in self.nodes]  # noqa: E731 - asked when a download begins
-        peers, cache = Peers(self._kept.dialling()), models.cache.folder
-        models.ask_first(Borrowing(self._kept, others, peers, cache, env, None, self.patience, self.asking))
+        directory, clock = Directory("me"), (lambda: 0.0)
+        for one in self.nodes:
+            directory.put(one.told())
+            directory.hear(Load(one.name, 1, 0.0, 0), 0.0)
+        peers, cache, waits = Peers(self._kept.dialling()), models.cache.folder, (self.patience, self.asking)
+        models.ask_first(Borrowing(self._kept, directory, clock, peers, cache, env, None, *waits))
         return models
 
     async def fetch(self) -> Path:
