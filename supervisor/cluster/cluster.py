@@ -153,10 +153,8 @@ class Cluster:
 
     def borrows(self, env: Mapping[str, str], records: Path) -> None:
         """Have downloads ask the other nodes before the hub."""
-        hub = self._ground.hub
-        hub.ask_first(
-            Borrowing(self._kept, self._directory, time.monotonic, self._peers, hub.cache.folder, env, records)
-        )
+        hub, who = self._ground.hub, (self._kept, self._directory, time.monotonic, self._peers)
+        hub.ask_first(Borrowing(*who, hub.cache.folder, env, records))
 
     # its life
 

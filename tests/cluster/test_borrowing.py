@@ -271,7 +271,7 @@ async def test_a_disk_that_runs_full_is_said_and_what_came_stays(stage: Stage) -
     lock.parent.mkdir(parents=True)
     with FileLock(lock) as held:
         work = asyncio.ensure_future(stage.fetch())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not (found := borrowers()):  # noqa: ASYNC110 - processes tell nobody
                 await asyncio.sleep(0.01)
         found[0].rlimit(psutil.RLIMIT_FSIZE, (1 << 20, 1 << 20))
