@@ -21,6 +21,7 @@ from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.sharing import Sharing
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
@@ -46,6 +47,7 @@ from supervisor.service.clusters import (
     NodesNow,
     NodeStatus,
 )
+from supervisor.service.versions import Taking, Versions
 from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
@@ -60,7 +62,7 @@ _LATE_S: Final = 3.0
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices; how a model of it is planned, and how it looks."""
+    """What a node stands on: its models, their engines, its devices, its configuration; and how it plans and looks."""
 
     registry: Registry
     pool: Pool
@@ -68,6 +70,7 @@ class Ground:
     inflight: Inflight
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
     look: Callable[[], Awaitable[View]]
+    taking: Taking
 
 
 class Cluster:
@@ -91,8 +94,18 @@ class Cluster:
         self._directory = Directory(kept.name)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
-        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining, lifetime)
-        self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
+        self._sharing = Sharing(kept, self._store, ground.taking, lambda: self._member.tell())
+        told = Told(
+            kept,
+            ground.registry,
+            ground.pool,
+            ground.lookout,
+            time.time(),
+            lambda: self._draining,
+            lifetime,
+            lambda: self._sharing.state,
+        )
+        self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._sharing.begin)
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
@@ -150,6 +163,7 @@ class Cluster:
         await self._store.connect()
         self._unable = None
         await self._ground.lookout.look(self._ground.pool)
+        self._sharing.start()
         self._member.start()
         await self._hang_up_on_silent()
 
@@ -177,6 +191,7 @@ class Cluster:
         """In a copy of this process: say and hear nothing of the cluster any more."""
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         self._member.disown()
         self._store.disown()
         if self._server is not None:
@@ -186,6 +201,7 @@ class Cluster:
         """Give up what this node has claimed, and end the connections."""
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         if self._directory.connected:
             await self._member.leave()
         await self._peers.close()
@@ -212,6 +228,8 @@ class Cluster:
             unable=None if self._directory.connected else self._unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
+            config_version=self._sharing.number,
+            config_problem=self._sharing.problem or None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
 
@@ -232,6 +250,10 @@ class Cluster:
     async def plan(self, target: str) -> ClusterPlan:
         """See `Clustered`."""
         return await self._foretelling.plan(target)
+
+    def versions(self) -> Versions:
+        """See `Clustered`."""
+        return self._sharing
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """See `Clustered`."""
@@ -297,10 +319,12 @@ class Cluster:
 
     async def leave(self) -> None:
         """See `Clustered`."""
+        self._sharing.disown()
         self._member.disown()
         try:
             await self._member.remove(self._kept.name)
         except StoreUnavailable as error:
+            self._sharing.start()
             self._member.start()
             raise _untold(error) from None
         await self._member.leave()
@@ -344,6 +368,8 @@ class Cluster:
                 for model, one in sorted(({} if load is None else load.models).items())
             ],
             claims=self._directory.claims_of(node.name, now),
+            config_version=self._sharing.number if here else node.config_version,
+            config_problem=(self._sharing.problem if here else node.config_problem) or None,
         )
 
 

@@ -48,6 +48,8 @@ SupervisorError                     internal_error
 │     ├─ NodeNotFound               node_not_found
 │     ├─ NodeLost                   node_lost
 │     ├─ ModelMoved                 model_moved
+│     ├─ VersionChanged             cluster_config_changed
+│     ├─ VersionNotFound            cluster_config_not_found
 │     ├─ NatsServerMissing          nats_server_missing
 │     └─ NatsServerFailed           nats_server_failed
 ├─ EngineError                      engine_error
