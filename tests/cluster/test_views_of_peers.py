@@ -119,6 +119,8 @@ STATUS = NodeStatus(
     devices=[NodeDevice("CUDA0", 1 << 34)],
     models=[NodeModel("m", "ready", slots=2, busy=1, waiting=3, wait_s=0.0, load_s=0.0)],
     claims=[],
+    config_version=0,
+    config_problem=None,
 )
 
 
