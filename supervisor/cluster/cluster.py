@@ -12,16 +12,19 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp
 
+from supervisor.cluster.borrowing import Borrowing
 from supervisor.cluster.doorway import Admission, Doorway
 from supervisor.cluster.foretelling import Foretelling
 from supervisor.cluster.forwarding import Forwarding
 from supervisor.cluster.kept import Membership, forget
+from supervisor.cluster.lending import Lending
 from supervisor.cluster.member import Member
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.routing import Routing
+from supervisor.cluster.sharing import Sharing
 from supervisor.cluster.silence import hang_up_on_silent
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
@@ -35,6 +38,7 @@ from supervisor.core.models.registry import Registry
 from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.workers.token import JoinToken, encode
 from supervisor.errors import ClusterRefused, ClusterUnavailable, NodeLost, NodeNotFound, SupervisorError
+from supervisor.hub.models import HubModels
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
@@ -49,6 +53,7 @@ from supervisor.service.clusters import (
     NodesNow,
     NodeStatus,
 )
+from supervisor.service.versions import Taking, Versions
 from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
@@ -61,7 +66,7 @@ _AGAIN_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices; how a model of it is planned, and how it looks."""
+    """What a node stands on: its models, their engines, devices, files, configuration; and how it plans and looks."""
 
     registry: Registry
     pool: Pool
@@ -69,6 +74,8 @@ class Ground:
     inflight: Inflight
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
     look: Callable[[], Awaitable[View]]
+    taking: Taking
+    hub: HubModels
 
     def budgets(self) -> Budgets | None:
         """Return the memory for models, as it was seen last."""
@@ -96,13 +103,22 @@ class Cluster:
         self._directory = Directory(kept.name)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
+        self._sharing = Sharing(kept, self._store, ground.taking, lambda: self._member.tell())
         told = Told(
-            *(kept, ground.registry, ground.pool, ground.budgets), time.time(), lambda: self._draining, lifetime
+            kept,
+            ground.registry,
+            ground.pool,
+            ground.budgets,
+            time.time(),
+            lambda: self._draining,
+            lifetime,
+            lambda: self._sharing.state,
         )
-        self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
+        self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._sharing.begin)
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
+        self._lending = Lending(ground.hub.cache)
         self._admission: Admission | None = None
         if kept.invites:
             self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
@@ -138,11 +154,17 @@ class Cluster:
             kept=self._kept,
             admission=self._admission,
             tickets=self._tickets,
+            lending=self._lending,
             drain=self._drained_by,
             is_member=self._is_member,
             look=self._ground.look,
             render_error=render_error,
         )
+
+    def borrows(self, env: Mapping[str, str], records: Path) -> None:
+        """Have downloads ask the other nodes before the hub."""
+        hub, who = self._ground.hub, (self._kept, self._directory, time.monotonic, self._peers)
+        hub.ask_first(Borrowing(*who, hub.cache.folder, env, records))
 
     # its life
 
@@ -162,6 +184,7 @@ class Cluster:
         await self._store.connect()
         self._unable = None
         await self._ground.lookout.look(self._ground.pool)
+        self._sharing.start()
         self._member.start()
         await hang_up_on_silent(self._directory, self._drop, time.monotonic)
 
@@ -176,8 +199,10 @@ class Cluster:
         """In a copy of this process: say and hear nothing of the cluster any more."""
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         self._member.disown()
         self._store.disown()
+        self._lending.disown()
         if self._server is not None:
             self._server.disown()
 
@@ -185,8 +210,10 @@ class Cluster:
         """Give up what this node has claimed, and end the connections."""
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         if self._directory.connected:
             await self._member.leave()
+        self._lending.close()
         await self._peers.close()
         await self._store.close()
         if self._server is not None:
@@ -211,6 +238,8 @@ class Cluster:
             unable=None if self._directory.connected else self._unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
+            config_version=self._sharing.number,
+            config_problem=self._sharing.problem or None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
 
@@ -231,6 +260,10 @@ class Cluster:
     async def plan(self, target: str) -> ClusterPlan:
         """See `Clustered`."""
         return await self._foretelling.plan(target)
+
+    def versions(self) -> Versions:
+        """See `Clustered`."""
+        return self._sharing
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """See `Clustered`."""
@@ -296,10 +329,12 @@ class Cluster:
 
     async def leave(self) -> None:
         """See `Clustered`."""
+        self._sharing.disown()
         self._member.disown()
         try:
             await self._member.remove(self._kept.name)
         except StoreUnavailable as error:
+            self._sharing.start()
             self._member.start()
             raise _untold(error) from None
         await self._member.leave()
@@ -343,12 +378,19 @@ class Cluster:
                 for model, one in sorted(({} if load is None else load.models).items())
             ],
             claims=self._directory.claims_of(node.name, now),
+            config_version=self._sharing.number if here else node.config_version,
+            config_problem=(self._sharing.problem if here else node.config_problem) or None,
         )
 
 
 def cluster_of(kept: Membership, ground: Ground, env: Mapping[str, str], records: Path) -> Cluster:
-    """Return this node's part. records: folder for the records of processes. Raises OSError."""
-    return Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    """Return this node's part, whose files the hub's downloads ask for first. Raises OSError.
+
+    records: folder for the records of processes.
+    """
+    found = Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    found.borrows(env, records)
+    return found
 
 
 def _untold(error: StoreUnavailable) -> ClusterUnavailable:

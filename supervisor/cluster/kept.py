@@ -9,11 +9,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-from supervisor.core.cluster.messages import Host, NodeName, Port
+from supervisor.config.shared import Shared, shared_of
+from supervisor.core.cluster.messages import MOST_CONFIG_BYTES, Config, Host, NodeName, Port, bytes_of, read
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder, read_own
 
 _FILE: Final = "cluster.json"
+_CONFIG: Final = "config.json"
 _MOST: Final = 1 << 16
 _VERSION: Final = 1
 
@@ -82,12 +84,7 @@ class Membership:
 
         The authority signs for nodes alone, so a certificate of its is proof enough of being one.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.check_hostname = False
-        context.load_verify_locations(self.authority)
-        context.load_cert_chain(self.chain, self.key)
-        return context
+        return dialling(self.authority, self.chain, self.key)
 
     def answering(self) -> ssl.SSLContext:
         """Return how connections of other nodes are taken: a stranger may have none, and may ask to join.
@@ -100,6 +97,16 @@ class Membership:
         context.load_cert_chain(self.chain, self.key)
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
+
+
+def dialling(authority: Path, chain: Path, key: Path) -> ssl.SSLContext:
+    """Return how other nodes are dialled with these files. Raises OSError where they are missing or wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.load_verify_locations(authority)
+    context.load_cert_chain(chain, key)
+    return context
 
 
 def membership(folder: Path) -> Membership | None:
@@ -123,9 +130,27 @@ def keep(found: Membership, authority: str, certificate: str, key: bytes) -> Non
     atomic_write(found.folder / _FILE, msgspec.json.encode(kept), durable=True)
 
 
+def keep_config(folder: Path, config: Config) -> None:
+    """Keep the cluster's configuration that is in force here, for a start without the store. Raises OSError."""
+    atomic_write(folder / _CONFIG, bytes_of(config), durable=True)
+
+
+def kept_config(folder: Path) -> Shared | None:
+    """Return what was last in force here; None: nothing was.
+
+    Raises OSError, ValueError for nonsense, and ConfigError for what this program does not take.
+    """
+    if not (folder / _FILE).exists():
+        return None
+    try:
+        return shared_of(read(read_own(folder / _CONFIG, MOST_CONFIG_BYTES + 1), Config))
+    except FileNotFoundError:
+        return None
+
+
 def forget(found: Membership) -> None:
     """Be in no cluster any more: what is kept is removed. Raises OSError."""
     for one in (found.folder / _FILE, found.key, found.chain, found.authority):
         one.unlink(missing_ok=True)
-    for name in ("authority.key", "authority.pem", "gateway.pem", "gateway.key", "members.json"):
+    for name in (_CONFIG, "authority.key", "authority.pem", "gateway.pem", "gateway.key", "members.json"):
         (found.folder / name).unlink(missing_ok=True)

@@ -15,13 +15,13 @@ from nats.aio.msg import Msg
 from nats.errors import Error, NoServersError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
-from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
+from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError
 from nats.js.kv import KeyValue
 
 from supervisor.cluster.kept import Server
-from supervisor.cluster.store import Bucket, Entry, StoreUnavailable
+from supervisor.cluster.store import MOST_VERSIONS, Bucket, Entry, StoreUnavailable
 from supervisor.core.cluster.directory import CLAIM_S
-from supervisor.core.cluster.messages import MOST_BYTES
+from supervisor.core.cluster.messages import MOST_BYTES, MOST_CONFIG_BYTES
 
 _Result = TypeVar("_Result")
 
@@ -31,8 +31,9 @@ _ANSWER_S: Final = 3.0
 _AGAIN_S: Final = 0.5
 _PING_S: Final = 2
 _SUBJECT: Final = "supervisor.load"
-_BUCKETS: Final[tuple[Bucket, ...]] = ("nodes", "claims")
+_BUCKETS: Final[tuple[Bucket, ...]] = ("nodes", "claims", "config")
 _MOST_STORED: Final = 64 << 20
+_MOST_CONFIGS: Final = (MOST_VERSIONS + 1) * MOST_CONFIG_BYTES + (1 << 20)
 
 
 class NatsStore:
@@ -141,6 +142,14 @@ class NatsStore:
             return None
         return revision
 
+    async def history(self, bucket: Bucket, key: str) -> list[Entry]:
+        """See `Store`."""
+        try:
+            found = await _asked(self._of(bucket).history(key))
+        except NoKeysError:
+            return []
+        return [Entry(key, None if one.operation else one.value, one.revision or 0) for one in found]
+
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
         """See `Store`. Returns once all that was there has been told."""
         await self._watch_no_more(bucket)
@@ -215,11 +224,11 @@ class NatsStore:
         return await stream.create_key_value(
             KeyValueConfig(
                 bucket=bucket,
-                history=1,
+                history=MOST_VERSIONS if bucket == "config" else 1,
                 ttl=CLAIM_S if bucket == "claims" else None,
                 storage=StorageType.FILE,  # a server that comes back has its vote, and what it voted for
-                max_value_size=MOST_BYTES,
-                max_bytes=_MOST_STORED,
+                max_value_size=MOST_CONFIG_BYTES if bucket == "config" else MOST_BYTES,
+                max_bytes=_MOST_CONFIGS if bucket == "config" else _MOST_STORED,
                 replicas=3 if len(self._urls) >= 3 else 1,
             )
         )
@@ -237,7 +246,7 @@ async def _asked(work: Awaitable[_Result]) -> _Result:
     try:
         async with asyncio.timeout(_ANSWER_S * 2):
             return await work
-    except (KeyNotFoundError, KeyWrongLastSequenceError):
+    except (KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError):
         raise
     except (Error, OSError, TimeoutError) as error:
         raise StoreUnavailable(str(error) or type(error).__name__) from error

@@ -101,6 +101,7 @@ def offer_of(node: str, plan: Mapping[str, Any]) -> Offer:
         later=not fits and plan.get("later") is True,
         evicts=len(evicts) if isinstance(evicts, Sequence) else 0,
         tokens_per_second=_speed(plan.get("speed")),
+        here=plan.get("on_disk") is True,
         plan=plan,
     )
 

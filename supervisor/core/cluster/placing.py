@@ -15,7 +15,7 @@ class Offer:
         later: it fits once models have left that cannot leave now, as they are busy.
         evicts: how many models would have to leave.
         tokens_per_second: foretold; None: nothing is known.
-        here: files of the model need not be downloaded.
+        here: all files of the model are on the node's disk.
         plan: all that the node has said.
     """
 

@@ -88,9 +88,11 @@ class SimNode:
         self.pool = Pool(Scheduler(self._planner), self._pool_edges(), PoolLimits(probe=1e6))
         registry = Registry(ModelEntry(model, Source.FILE, f"/{model}.gguf") for model in kind.sizes)
         kept = Membership(Path(), name, "127.0.0.1", 1, ())
-        self.told = Told(*(kept, registry, self.pool, self._budgets), edges.started_at, lambda: False, edges.clock)
+        self.told = Told(
+            *(kept, registry, self.pool, self._budgets), edges.started_at, lambda: False, edges.clock, lambda: (0, "")
+        )
         self.store: Connected = store(lambda now: self.member.connected(now=now))
-        self.member = Member(self.directory, self.store, self.told, edges.clock, lambda name: None)
+        self.member = Member(self.directory, self.store, self.told, edges.clock, lambda name: None, _nothing)
         self.routing = Routing(
             *(self.directory, self.member, self.told.running), self._plan, self._ask_for_plan, self._reach, edges.clock
         )
@@ -174,10 +176,7 @@ class SimNode:
         return await self._edges.network.call(self.name, there.name, lambda: there._plan(model))
 
     async def _reach(self, seen: Seen) -> None:
-        async def nothing() -> None:
-            return
-
-        await self._edges.network.call(self.name, seen.node.name, nothing)
+        await self._edges.network.call(self.name, seen.node.name, _nothing)
 
     async def _drop(self, seen: Seen) -> None:
         await self._edges.network.drop(self.name, seen.node.name)
@@ -201,3 +200,7 @@ class SimNode:
             self.member.loads(model)
 
         return PoolEdges(*(prepare, read, see_room), self._edges.clock, observe)
+
+
+async def _nothing() -> None:
+    return

@@ -65,8 +65,8 @@ class Servers:
         self.unled: list[tuple[float, float | None]] = []  # when there was no leader
         self._leader: Server | None = self.all[0]
         self._electing = False
-        self._kept: dict[Bucket, dict[str, _Kept]] = {"nodes": {}, "claims": {}}
-        self._revisions: dict[Bucket, int] = {"nodes": 0, "claims": 0}
+        self._kept: dict[Bucket, dict[str, _Kept]] = {"nodes": {}, "claims": {}, "config": {}}
+        self._revisions: dict[Bucket, int] = {"nodes": 0, "claims": 0, "config": 0}
 
     # faults
 
@@ -310,6 +310,9 @@ class SimStore:
             return revision if value is None else written
 
         return await self._asked(update)
+
+    async def history(self, bucket: Bucket, key: str) -> list[Entry]:
+        return []
 
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
         connection, known = self._held(), asyncio.get_running_loop().create_future()
