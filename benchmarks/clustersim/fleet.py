@@ -20,6 +20,7 @@ from tests.cluster.simulated.network import Network
 from tests.cluster.simulated.node import Edges, Kind, SimNode
 
 _LOST_S: Final = CLAIM_S - RENEW_S
+_LOOK_S: Final = 2.0
 _HEARS_S: Final = 15.0
 _GIB: Final = 1 << 30
 
@@ -66,17 +67,15 @@ class Fleet:
         return SimNode(name, self._kind, edges, lambda changed: NatsStore(ways, self._tls, name, changed))
 
     async def start(self) -> None:
-        """Have all run, a few at a time, until each hears all others."""
-        for number, node in enumerate(self.nodes.values()):
+        """Have all run, until each hears all others."""
+        for node in self.nodes.values():
             node.start()
-            if number % 10 == 9:
-                await asyncio.sleep(0.5)
         await self.all_hear()
 
     async def all_hear(self) -> None:
         """Wait until each node hears all others."""
         while not all(self._hears_all(node) for node in self.nodes.values()):  # noqa: ASYNC110 - many tell it
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(_LOOK_S)
 
     def _hears_all(self, node: SimNode) -> bool:
         now = time.monotonic() + self.ahead[node.name]
