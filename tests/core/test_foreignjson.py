@@ -138,7 +138,7 @@ def test_what_is_no_json_of_a_kind_is_one_error() -> None:
     for said in (b"", b"\xff", b'{"number":"\xff"}', b'{"number":-1}', b"[" * 100_000, b'{"x":' + b"[" * 100_000):
         with pytest.raises(NotJson):
             typed(said, _Counted)
-    assert typed(b'{"number":7,"x":"\\ud83d"}', _Counted) == _Counted(7)
+    assert typed(b'{"number":7,"x":[]}', _Counted) == _Counted(7)
 
 
 class _Counted(msgspec.Struct):
