@@ -416,7 +416,9 @@ def test_a_node_that_may_not_use_the_network_has_what_the_others_have(stage: Sta
     pull(stage.one, "off/line:Q4_0")
     before = len(stage.hub.seen)
     with joined(stage, engine_binary, {"hub": {"endpoint": stage.hub.url, "offline": True}}) as three:
-        pull(three, "off/line:Q4_0")
+        planned = three.daemon.http.post("/api/v1/plan", json={"target": "off/line:Q4_0"}).json()
+        assert (planned["fits"], planned["on_disk"]) == (True, False)
+        assert "by its word" in planned["note"]
         shown = three.daemon.load("off/line:Q4_0")
         assert three.daemon.chat(shown["id"], "hi").json()["choices"][0]["message"]["content"] == SAID
         missing = three.daemon.http.post("/api/v1/models", json={"model": "off/other:Q4_0"})
