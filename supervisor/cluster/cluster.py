@@ -217,6 +217,10 @@ class Cluster:
         """Hear what happens to an engine."""
         self._member.loads(model)
 
+    def reloaded(self) -> None:
+        """Hear that this node's own configuration was taken over."""
+        self._sharing.again()
+
     # what is asked
 
     def status(self) -> ClusterStatus:

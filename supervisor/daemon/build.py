@@ -314,6 +314,7 @@ def _cluster(
     ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan, look, reloader)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
+    reloader.listeners.append(cluster.reloaded)
     return cluster
 
 

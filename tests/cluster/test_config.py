@@ -181,6 +181,15 @@ def test_versions_are_kept_and_come_back(nodes: list[Node], scripted_model: Scri
     assert never.json()["error"]["code"] == "cluster_config_not_found"
 
 
+def test_the_largest_text_gets_through(nodes: list[Node]) -> None:
+    one, two = nodes
+    number = done(one, "\n" * (1 << 18))  # in JSON it has twice as many bytes
+    in_force(two, number, one)
+    assert len(two.daemon.http.get(PATH, params={"version": number}).json()["text"]) == 1 << 18
+    assert two.daemon.http.post(PATH, json={"text": "é" * (1 << 17) + "#"}).json()["error"]["code"] == "config_invalid"
+    done(one, text_of())
+
+
 def test_no_more_than_32_versions_are_kept(nodes: list[Node]) -> None:
     one, two = nodes
     numbers = [done(one, f"defaults: {{ttl: {number}}}") for number in range(1, 34)]
