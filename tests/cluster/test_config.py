@@ -98,6 +98,9 @@ def test_what_is_set_at_one_node_is_there_on_all(nodes: list[Node], scripted_mod
     assert content(two.daemon.chat("ours", "hi")) == SAID
     assert content(one.daemon.chat("shared", "hi")) == SAID
     assert [node.has("shared") for node in nodes].count(True) == 1
+    refused = one.run("tune", "shared", "--write")  # its file does not have it
+    assert refused.returncode == 2
+    assert "all nodes of the cluster share" in refused.stderr
 
 
 def test_who_edits_an_older_version_is_told(nodes: list[Node], scripted_model: ScriptedModel) -> None:
