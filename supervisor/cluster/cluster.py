@@ -12,10 +12,12 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp
 
+from supervisor.cluster.borrowing import Borrowing
 from supervisor.cluster.doorway import Admission, Doorway
 from supervisor.cluster.foretelling import Foretelling
 from supervisor.cluster.forwarding import Forwarding
 from supervisor.cluster.kept import Membership, forget
+from supervisor.cluster.lending import Lending
 from supervisor.cluster.member import Member
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
@@ -33,6 +35,7 @@ from supervisor.core.models.registry import Registry
 from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.workers.token import JoinToken, encode
 from supervisor.errors import ClusterRefused, ClusterUnavailable, NodeLost, NodeNotFound, SupervisorError
+from supervisor.hub.models import HubModels
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
@@ -62,7 +65,7 @@ _LATE_S: Final = 3.0
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices, its configuration; and how it plans and looks."""
+    """What a node stands on: its models, their engines, devices, files, configuration; and how it plans and looks."""
 
     registry: Registry
     pool: Pool
@@ -71,6 +74,7 @@ class Ground:
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
     look: Callable[[], Awaitable[View]]
     taking: Taking
+    hub: HubModels
 
 
 class Cluster:
@@ -109,6 +113,7 @@ class Cluster:
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
+        self._lending = Lending(ground.hub.cache)
         self._admission: Admission | None = None
         if kept.invites:
             self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
@@ -139,11 +144,17 @@ class Cluster:
             kept=self._kept,
             admission=self._admission,
             tickets=self._tickets,
+            lending=self._lending,
             drain=self._drained_by,
             is_member=self._is_member,
             look=self._ground.look,
             render_error=render_error,
         )
+
+    def borrows(self, env: Mapping[str, str], records: Path) -> None:
+        """Have downloads ask the other nodes before the hub."""
+        hub, who = self._ground.hub, (self._kept, self._directory, time.monotonic, self._peers)
+        hub.ask_first(Borrowing(*who, hub.cache.folder, env, records))
 
     # its life
 
@@ -194,6 +205,7 @@ class Cluster:
         self._sharing.disown()
         self._member.disown()
         self._store.disown()
+        self._lending.disown()
         if self._server is not None:
             self._server.disown()
 
@@ -204,6 +216,7 @@ class Cluster:
         self._sharing.disown()
         if self._directory.connected:
             await self._member.leave()
+        self._lending.close()
         await self._peers.close()
         await self._store.close()
         if self._server is not None:
@@ -378,8 +391,13 @@ class Cluster:
 
 
 def cluster_of(kept: Membership, ground: Ground, env: Mapping[str, str], records: Path) -> Cluster:
-    """Return this node's part. records: folder for the records of processes. Raises OSError."""
-    return Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    """Return this node's part, whose files the hub's downloads ask for first. Raises OSError.
+
+    records: folder for the records of processes.
+    """
+    found = Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    found.borrows(env, records)
+    return found
 
 
 def _untold(error: StoreUnavailable) -> ClusterUnavailable:

@@ -17,6 +17,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.lending import LENT, Lending
 from supervisor.cluster.passed import read_passed
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.views import VIEW
@@ -96,6 +97,7 @@ class Doorway:
         inside: the daemon's own application, without its guard.
         admission: None where this node lets nobody in.
         drain: has this node take nothing new, or again.
+        lending: files of models, for the others.
         is_member: whether a name of a certificate is still a node's.
         look: says what this node does now.
     """
@@ -104,6 +106,7 @@ class Doorway:
     kept: Membership
     admission: Admission | None
     tickets: Tickets
+    lending: Lending
     drain: Callable[[bool], None]
     is_member: Callable[[str], bool]
     look: Callable[[], Awaitable[View]]
@@ -125,6 +128,8 @@ class Doorway:
                 await _say(send, 200, msgspec.to_builtins(await self.look()))
             elif method == "POST" and path == _DRAIN:
                 await _say(send, 200, self._drain(await _body(receive)))
+            elif method in {"GET", "HEAD"} and path.startswith(LENT):
+                await self.lending.answer(scope, receive, send)
             elif _may_ask(method, path):
                 await self._answer(peer, scope, receive, send)
             else:
