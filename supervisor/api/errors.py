@@ -71,7 +71,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case e.MethodNotAllowed():
             return {"allow": error.allow}
-        case e.ModelMoved():
+        case e.ModelMoved() | e.NodeUnknown():
             return {MOVED: "true"}
         case e.Overloaded() | e.RateLimited():
             return {"retry-after": str(math.ceil(error.retry_after))}

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from supervisor.cluster.doorway import Admission, Doorway
 from supervisor.cluster.forwarding import Forwarding
 from supervisor.cluster.kept import Membership, forget
+from supervisor.cluster.known import known_in
 from supervisor.cluster.member import Member
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
@@ -24,6 +25,8 @@ from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
 from supervisor.core.cluster.directory import Directory, Seen
+from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import Node
 from supervisor.core.cluster.placing import Offer
 from supervisor.core.models.registry import Registry
 from supervisor.core.takeover.carried import HeldProcess
@@ -43,6 +46,7 @@ _ASK_S: Final = 5.0
 _AGAIN_S: Final = 5.0
 _LOOK_S: Final = 1.0
 _LATE_S: Final = 3.0
+_OUTSIDE: Final = "its NATS servers do not let it in: it was removed, or they do not know it yet"
 
 
 @dataclass(frozen=True)
@@ -75,15 +79,20 @@ class Cluster:
         self._unable: str | None = "it is not connected yet"
         self._starting: asyncio.Task[None] | None = None
         self._directory = Directory(kept.name)
+        self._known = known_in(kept.folder)
+        for node in self._known.read():
+            self._directory.put(node)
         tls = kept.dialling()
-        self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
+        self._store = NatsStore(kept.servers, tls, kept.own, self._connected)
         told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining)
-        self._member = Member(self._directory, self._store, told, time.monotonic, self._left)
+        self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._members)
         self._peers = Peers(tls)
         self._tickets = Tickets()
         self._admission: Admission | None = None
         if kept.invites:
-            self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
+            self._admission = Admission(
+                kept, Authority(kept.folder), Members(kept.folder / "members.json"), self._admitted
+            )
         self.forwarding = Forwarding(
             directory=self._directory,
             member=self._member,
@@ -184,7 +193,7 @@ class Cluster:
         return ClusterStatus(
             node=self._kept.name,
             connected=self._directory.connected,
-            unable=None if self._directory.connected else self._unable,
+            unable=None if self._directory.connected else _OUTSIDE if self._store.refused else self._unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
@@ -252,15 +261,26 @@ class Cluster:
         if self._admission is not None:
             self._admission.members.remove(node)
 
+    def _members(self) -> None:
+        """Keep who is a member, as it has changed, and let nobody else into the store."""
+        nodes = [seen.node for seen in sorted(self._directory, key=lambda one: one.node.name)]
+        self._known.keep(nodes)
+        if self._server is not None:
+            self._server.admit(Peer(one.name, one.serial) for one in nodes)
+
+    def _admitted(self, node: Node) -> tuple[Node, ...]:
+        """Make a host a member; return all there are."""
+        self._member.admit(node)
+        return tuple(seen.node for seen in self._directory)
+
     async def leave(self) -> None:
         """See `Clustered`."""
-        self._member.disown()
+        await self._member.leave()
         try:
             await self._member.remove(self._kept.name)
         except StoreUnavailable as error:
             self._member.start()
             raise _untold(error) from None
-        await self._member.leave()
         await asyncio.to_thread(forget, self._kept)
 
     async def _heard_again(self, node: str, number: int) -> None:
@@ -277,8 +297,9 @@ class Cluster:
     def _drained_by(self, on: bool) -> None:
         self.set_draining(on=on)
 
-    def _is_member(self, name: str) -> bool:
-        return self._directory.node(name) is not None or not self._directory.connected
+    def _is_member(self, peer: Peer) -> bool:
+        seen = self._directory.node(peer.name)
+        return seen is not None and seen.node.serial == peer.serial
 
     async def _plan(self, model: str) -> Offer:
         return offer_of(self._kept.name, await self._ground.plan(model))
@@ -306,7 +327,8 @@ class Cluster:
 
 def cluster_of(kept: Membership, ground: Ground, env: Mapping[str, str], records: Path) -> Cluster:
     """Return this node's part. records: folder for the records of processes. Raises OSError."""
-    return Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    nodes = [Peer(one.name, one.serial) for one in known_in(kept.folder).read()]
+    return Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records, nodes))
 
 
 def _untold(error: StoreUnavailable) -> ClusterUnavailable:

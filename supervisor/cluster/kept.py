@@ -9,13 +9,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from supervisor.core.cluster.messages import Host, NodeName, Port
+from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import Host, NodeName, Port, Serial
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder, read_own
 
 _FILE: Final = "cluster.json"
 _MOST: Final = 1 << 16
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -28,6 +29,7 @@ class Server(msgspec.Struct, frozen=True):
 class _Kept(msgspec.Struct, frozen=True):
     version: int
     name: NodeName
+    serial: Serial
     host: Host
     port: Port
     servers: Annotated[tuple[Server, ...], msgspec.Meta(min_length=1, max_length=9)]
@@ -40,6 +42,7 @@ class Membership:
 
     Attributes:
         folder: where all of it lies.
+        serial: of its certificate.
         host, port: where other nodes reach it.
         servers: the NATS servers of the cluster.
         serves: address of the one that this node runs; None: it runs none.
@@ -47,10 +50,16 @@ class Membership:
 
     folder: Path
     name: str
+    serial: str
     host: str
     port: int
     servers: tuple[Server, ...]
     serves: Server | None = None
+
+    @property
+    def own(self) -> Peer:
+        """Who it is to the others."""
+        return Peer(self.name, self.serial)
 
     @property
     def authority(self) -> Path:
@@ -105,7 +114,7 @@ def membership(folder: Path) -> Membership | None:
         return None
     if kept.version != _VERSION:
         raise ValueError(f"{folder / _FILE} is of version {kept.version}, and {_VERSION} is read here")
-    return Membership(folder, kept.name, kept.host, kept.port, kept.servers, kept.serves)
+    return Membership(folder, kept.name, kept.serial, kept.host, kept.port, kept.servers, kept.serves)
 
 
 def keep(found: Membership, authority: str, certificate: str, key: bytes) -> None:
@@ -114,7 +123,7 @@ def keep(found: Membership, authority: str, certificate: str, key: bytes) -> Non
     atomic_write(found.key, key)
     atomic_write(found.chain, certificate.encode())
     atomic_write(found.authority, authority.encode())
-    kept = _Kept(_VERSION, found.name, found.host, found.port, found.servers, found.serves)
+    kept = _Kept(_VERSION, found.name, found.serial, found.host, found.port, found.servers, found.serves)
     atomic_write(found.folder / _FILE, msgspec.json.encode(kept), durable=True)
 
 
@@ -122,5 +131,5 @@ def forget(found: Membership) -> None:
     """Be in no cluster any more: what is kept is removed. Raises OSError."""
     for one in (found.folder / _FILE, found.key, found.chain, found.authority):
         one.unlink(missing_ok=True)
-    for name in ("authority.key", "authority.pem", "gateway.pem", "gateway.key", "members.json"):
+    for name in ("authority.key", "authority.pem", "gateway.pem", "gateway.key", "members.json", "nodes.json"):
         (found.folder / name).unlink(missing_ok=True)

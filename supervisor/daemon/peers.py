@@ -12,6 +12,7 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.cluster.kept import Membership, membership
+from supervisor.core.cluster.identity import Peer
 from supervisor.errors import ClusterRefused
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.elsewhere import PEER
@@ -32,7 +33,7 @@ class PeerDoor:
     """The way in.
 
     Attributes:
-        app: serves what comes in; a scope has the node's name under `PEER`.
+        app: serves what comes in; a scope has the node under `PEER`.
         context: for new connections.
     """
 
@@ -54,20 +55,22 @@ def seat_of(where: Places, listen: Callable[[str, int], socket.socket]) -> Seat 
 
 
 class PeerProtocol(RelayingProtocol):
-    """The protocol of a connection at that port: its requests carry the name in the certificate, if there is one."""
+    """The protocol of a connection at that port: its requests carry whose certificate it has, if there is one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Find out who it is."""
         super().connection_made(transport)
-        inside, name = self.app, _name_of(transport.get_extra_info("peercert"))
-        if name is not None:
+        inside, peer = self.app, _peer_of(transport.get_extra_info("peercert"))
+        if peer is not None:
 
             async def as_peer(scope: Scope, receive: Receive, send: Send) -> None:
-                await inside({**scope, PEER: name}, receive, send)
+                await inside({**scope, PEER: peer}, receive, send)
 
             self.app = as_peer
 
 
-def _name_of(certificate: Any) -> str | None:
-    parts = (certificate or {}).get("subject", ())
-    return next((str(value) for one in parts for key, value in one if key == "commonName"), None)
+def _peer_of(certificate: Any) -> Peer | None:
+    found = certificate or {}
+    parts = found.get("subject", ())
+    name = next((str(value) for one in parts for key, value in one if key == "commonName"), None)
+    return None if name is None else Peer(name, str(found.get("serialNumber", "")).lower().lstrip("0"))

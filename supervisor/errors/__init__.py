@@ -48,6 +48,7 @@ SupervisorError                     internal_error
 │     ├─ NodeNotFound               node_not_found
 │     ├─ NodeLost                   node_lost
 │     ├─ ModelMoved                 model_moved
+│     ├─ NodeUnknown                node_unknown
 │     ├─ NatsServerMissing          nats_server_missing
 │     └─ NatsServerFailed           nats_server_failed
 ├─ EngineError                      engine_error

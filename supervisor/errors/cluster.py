@@ -61,6 +61,14 @@ class ModelMoved(ClusterError):
     code = "model_moved"
 
 
+class NodeUnknown(ClusterError):
+    """The host that asks is no node of the cluster, or is none any more."""
+
+    code = "node_unknown"
+    status = 403
+    transient = True
+
+
 class NatsServerMissing(ClusterError):
     """There is no nats-server, or one that is too old."""
 

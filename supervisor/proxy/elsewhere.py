@@ -14,7 +14,7 @@ from supervisor.proxy.asgi import Responder
 from supervisor.proxy.bodies import ClientJson
 
 PEER: Final = "supervisor.peer"
-"""The place in an ASGI scope of the name of the node that passes a request on; not there for a client's own."""
+"""The place in an ASGI scope of the node that passes a request on, a `Peer`; not there for a client's own."""
 
 MOVED: Final = "x-supervisor-moved"
 """The header of an answer by which a node says that the model is another's."""

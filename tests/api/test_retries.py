@@ -26,7 +26,7 @@ PASSING = {
     ),
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
     *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull", "RateLimited", "TakingOver"),
-    *("ClusterUnavailable", "NodeLost", "ModelMoved"),
+    *("ClusterUnavailable", "NodeLost", "NodeUnknown", "ModelMoved"),
     *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 
