@@ -37,6 +37,7 @@ from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.connections import RenderError
 from supervisor.service.clusters import ClusterStatus, Invited, NodeDevice, NodeModel, NodeStatus
+from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
 
@@ -84,7 +85,7 @@ class Cluster:
             self._directory.put(node)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.own, self._connected)
-        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining)
+        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining, lifetime)
         self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._members)
         self._peers = Peers(tls)
         self._tickets = Tickets()
@@ -318,7 +319,7 @@ class Cluster:
             heard_s=None if here or load is None else round(now - seen.heard_at, 1),
             devices=[NodeDevice(one.name, one.total_bytes) for one in node.devices],
             models=[
-                NodeModel(model, one.state, one.slots, one.busy, one.waiting)
+                NodeModel(model, one.state, one.slots, one.busy, one.waiting, one.wait_s, one.load_s)
                 for model, one in sorted(({} if load is None else load.models).items())
             ],
             claims=self._directory.claims_of(node.name, now),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +21,7 @@ from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import TICKET, Tickets
 from supervisor.cluster.told import Told
-from supervisor.core.cluster.choice import Go, Nowhere, Place, Wait, Wanted, choose
+from supervisor.core.cluster.choice import Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Directory, Seen
 from supervisor.core.cluster.placing import Offer, best
 from supervisor.core.doors.names import meant_names
@@ -52,6 +52,8 @@ _MOST_TRIES: Final = 4
 _RETRY_S: Final = 5.0
 _LOOK_S: Final = 1.0
 _SPENT_S: Final = 5.0
+_FULL_S: Final = 10.0  # for which no node is asked again for free room
+_MOST_DIGITS: Final = 20
 _PASSED: Final = frozenset({"content-type", "accept", "user-agent", "traceparent", "x-request-timeout", "priority"})
 _KEPT: Final = frozenset({
     b"content-type",
@@ -87,7 +89,8 @@ class Forwarding:
     inflight: Inflight
     tickets: Tickets
     clock: Callable[[], float]
-    _placing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
+    _full: dict[str, float] = field(default_factory=dict)  # when no node had free room for another copy
 
     def id_of(self, name: str) -> str | None:
         """See `Elsewhere`."""
@@ -131,10 +134,13 @@ class Forwarding:
         if model is None or self.told.running(model) is not None:
             return
         quoted = _header(call, CLAIM.encode())
-        claim = self.directory.claim(model, self.clock())
-        newer = claim is not None and claim.revision > (int(quoted) if quoted.isdigit() else 0)
-        if claim is not None and newer and claim.claim.node != self.directory.me:
-            raise ModelMoved(f"'{model}' is for the node {claim.claim.node} to load. Repeat the request there.")
+        known = int(quoted) if quoted.isdigit() and len(quoted) < _MOST_DIGITS else 0
+        claims = self.directory.claims(model, self.clock())
+        if any(one.claim.node == self.directory.me for one in claims):
+            return
+        for one in claims:
+            if one.revision > known:
+                raise ModelMoved(f"'{model}' is for the node {one.claim.node} to load. Repeat the request there.")
 
     # where to
 
@@ -145,10 +151,14 @@ class Forwarding:
         with self.member.changes.watch() as changed:
             while True:
                 changed.clear()
-                wanted = Wanted(model, key, frozenset(tried), self.told.running(model))
-                match choose(self.directory, wanted, self.clock()):
+                now, spills = self.clock(), model not in self._placing
+                spills = spills and now - self._full.get(model, -_FULL_S) >= _FULL_S
+                wanted = Wanted(model, key, frozenset(tried), self.told.running(model), spills)
+                match choose(self.directory, wanted, now):
                     case Go(name):
-                        return None if name == self.directory.me else self.directory.node(name)
+                        return self._other(name)
+                    case Spill(back, place):
+                        return self._other(await self._spilled(model, place) or back)
                     case Place(nodes, over):
                         await self._placed(model, Place(nodes, over))
                     case Wait():
@@ -159,6 +169,9 @@ class Forwarding:
                             retry_after=_RETRY_S,
                         )
 
+    def _other(self, name: str) -> Seen | None:
+        return None if name == self.directory.me else self.directory.node(name)
+
     def _runs_elsewhere(self, model: str) -> bool:
         """Return whether other nodes alone have the model loaded."""
         return self.told.running(model) is None and bool(self.directory.running(model, self.clock()))
@@ -168,26 +181,53 @@ class Forwarding:
 
     async def _placed(self, model: str, place: Place) -> None:
         """Have a node claim the model. All who want it here at the same time wait for one placement."""
-        task = self._placing.get(model)
-        if task is None:
-            task = self._placing[model] = asyncio.ensure_future(self._place(model, place))
-            task.add_done_callback(lambda _: self._placing.pop(model, None))
-        await asyncio.shield(task)
+        await asyncio.shield(self._placing.get(model) or self._begin(model, self._place(model, place)))
 
-    async def _place(self, model: str, place: Place) -> None:
-        answers = await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
+    async def _spilled(self, model: str, place: Place) -> str | None:
+        """Have a node claim another copy of the model; None where nobody has free room for it."""
+        node = await asyncio.shield(self._begin(model, self._spill(model, place)))
+        if node is None:
+            now = self.clock()
+            for other in [one for one, since in self._full.items() if now - since >= _FULL_S]:
+                del self._full[other]
+            self._full[model] = now
+        return node
+
+    def _begin(self, model: str, work: Coroutine[None, None, str | None]) -> asyncio.Task[str | None]:
+        task = self._placing[model] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._placing.pop(model, None))
+        return task
+
+    async def _place(self, model: str, place: Place) -> str:
+        answers = await self._offers(model, place)
         found = best((one for one in answers if isinstance(one, Offer)), place.nodes)
         if found is None:
             refusals = [one for one in answers if isinstance(one, SupervisorError)]
             raise refusals[0] if refusals else ModelDoesNotFit(f"'{model}' fits on no node of the cluster now.")
         try:
-            node = await self.member.claim(model, found.node, place.over)
+            node = await self.member.claim(model, found.node, place.replica, place.over)
         except StoreUnavailable as error:
             raise ClusterUnavailable(
                 f"The cluster cannot decide who loads '{model}' now ({error}). Repeat the request in a moment.",
                 retry_after=_RETRY_S,
             ) from None
         _log.info("model_placed", model=model, node=node)
+        return node
+
+    async def _spill(self, model: str, place: Place) -> str | None:
+        offers = [one for one in await self._offers(model, place) if isinstance(one, Offer)]
+        found = best((one for one in offers if one.is_free), place.nodes)
+        if found is None:
+            return None
+        try:
+            node = await self.member.claim(model, found.node, place.replica)
+        except StoreUnavailable:
+            return None
+        _log.info("model_spilled", model=model, node=node, replica=place.replica)
+        return node
+
+    async def _offers(self, model: str, place: Place) -> list[Offer | SupervisorError]:
+        return await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
 
     async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
         """Return what a node says of loading a model."""
@@ -217,7 +257,7 @@ class Forwarding:
         ticket = secrets.token_hex(8) if account.key is not None else None
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
-                async with client.send(*self._request(call, account, ticket)) as response:
+                async with client.send(*self._request(call, account, name, ticket)) as response:
                     account.has_engine()
                     account.answered(response.status)
                     if self._moved(response, name):
@@ -242,7 +282,7 @@ class Forwarding:
         return True
 
     def _request(
-        self, call: Call, account: Account, ticket: str | None
+        self, call: Call, account: Account, node: str, ticket: str | None
     ) -> tuple[str, str, list[tuple[str, str]], Payload]:
         """Return method, target, headers and body for the node."""
         scope = call.scope
@@ -254,7 +294,7 @@ class Forwarding:
         headers.append(("content-type", call.content_type))
         if (request_id := current_id()) is not None:
             headers.append(("x-request-id", request_id))
-        claim = self.directory.claim(account.model or "", self.clock())
+        claim = self.directory.claim(account.model or "", node, self.clock())
         if claim is not None:
             headers.append((CLAIM, str(claim.revision)))
         if ticket is not None:

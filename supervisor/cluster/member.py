@@ -33,6 +33,7 @@ _LATE_S: Final = 2.0  # and one that has come when its load was over already, as
 class _Mine:
     """A claim of this node. until: how long a load may be awaited, which then has followed: 0."""
 
+    replica: int
     revision: int
     until: float
     number: int = 0
@@ -75,7 +76,7 @@ class Member:
         self._beginning = False  # what was there before is being told
         self._asked = False  # another node wants to know what this one does
         self._loaded: dict[str, float] = {}  # when models were loaded last
-        self._keys: dict[str, str] = {}  # of claims' models, as a claim that is given up does not say which it was
+        self._keys: dict[str, tuple[str, int]] = {}  # model and replica: a claim that is given up does not say them
         self._admitted: dict[str, m.Node] = {}  # members that the store does not know yet
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,7 +96,7 @@ class Member:
         self.disown()
         try:
             for model, mine in tuple(self._mine.items()):
-                await self._store.update("claims", m.key_of(model), None, mine.revision)
+                await self._store.update("claims", m.key_of(model, mine.replica), None, mine.revision)
             if for_good:
                 await self._forget_node(self.directory.me)
         except StoreUnavailable as error:
@@ -133,12 +134,12 @@ class Member:
             self.directory.disconnect()
             self.changes.tell()
 
-    async def claim(self, model: str, node: str, over: Claimed | None = None) -> str:
+    async def claim(self, model: str, node: str, replica: int = 0, over: Claimed | None = None) -> str:
         """Claim a model for a node; return the node that has it then, which may be another. Raises StoreUnavailable.
 
-        over: the claim of a node that is no more, which this one takes the place of.
+        replica: which copy of the model. over: the claim of a node that is no more, which this one takes the place of.
         """
-        key, claim = m.key_of(model), m.Claim(model, node)
+        key, claim = m.key_of(model, replica), m.Claim(model, node, replica=replica)
         if over is not None:
             revision = await self._store.update("claims", key, m.bytes_of(claim), over.revision)
             if revision is not None:
@@ -225,11 +226,9 @@ class Member:
         self.disown()
 
     def _claimed(self, entry: Entry) -> None:
-        now = self._clock()
         if entry.value is None:
-            model = self._keys.get(entry.key)
-            if model is not None:
-                self.directory.unclaimed(model, entry.revision)
+            if (known := self._keys.get(entry.key)) is not None:
+                self.directory.unclaimed(*known, entry.revision)
             self.changes.tell()
             return
         try:
@@ -237,20 +236,25 @@ class Member:
         except m.NotUnderstood as error:
             _log.warning("claim_not_understood", reason=str(error))
             return
-        self._keys[entry.key] = claim.model
-        self.directory.claimed(claim, entry.revision, now)
+        self._keys[entry.key] = claim.model, claim.replica
+        self.directory.claimed(claim, entry.revision, self._clock())
         mine = self._mine.get(claim.model)
         if claim.node == self.directory.me:
-            if mine is None:
-                loaded = self._loaded.get(claim.model)
-                over = loaded is not None and now - loaded < _LATE_S  # faster than another node's claim came here
-                over = over or self._beginning  # it may be from before this daemon was started
-                self._mine[claim.model] = _Mine(entry.revision, now + (_LATE_S if over else _UNUSED_S))
-            elif entry.revision > mine.revision:
-                mine.revision = entry.revision
-        elif mine is not None and entry.revision > mine.revision:
+            self._gained(claim, entry.revision, mine)
+        elif mine is not None and mine.replica == claim.replica and entry.revision > mine.revision:
             self._lose(claim.model, claim.node)
         self.changes.tell()
+
+    def _gained(self, claim: m.Claim, revision: int, mine: _Mine | None) -> None:
+        """Note a claim of this node. Of two for the same model the first one counts; the other ends by itself."""
+        if mine is None:
+            now, loaded = self._clock(), self._loaded.get(claim.model)
+            over = loaded is not None and now - loaded < _LATE_S  # faster than another node's claim came here
+            over = over or self._beginning  # it may be from before this daemon was started
+            until = now + (_LATE_S if over else _UNUSED_S)
+            self._mine[claim.model] = _Mine(claim.replica, revision, until)
+        elif mine.replica == claim.replica and revision > mine.revision:
+            mine.revision = revision
 
     def _heard(self, data: bytes) -> None:
         try:
@@ -313,9 +317,9 @@ class Member:
 
     async def _look_after(self, now: float, *, renews: bool) -> None:
         for model in {one.model for one in self._pool.residents()} - self._mine.keys():
-            known = self.directory.claim(model, now)
-            if self._told.running(model) is not None and (known is None or known.claim.node == self.directory.me):
-                self._claimed(await self._store.create("claims", m.key_of(model), _claim(model, self.directory.me)))
+            replica = self.directory.free_replica(model, now)
+            if self._told.running(model) is not None and replica is not None:
+                await self.claim(model, self.directory.me, replica)
         for model, mine in tuple(self._mine.items()):
             runs = self._told.running(model) is not None
             mine.until = 0.0 if runs else mine.until
@@ -326,17 +330,20 @@ class Member:
 
     async def _give_up(self, model: str, mine: _Mine) -> None:
         self._mine.pop(model, None)
-        await self._store.update("claims", m.key_of(model), None, mine.revision)
+        await self._store.update("claims", m.key_of(model, mine.replica), None, mine.revision)
 
     async def _renewed(self, model: str, mine: _Mine) -> None:
         """Renew a claim. One that has ended is got again if nobody else has it."""
         mine.number += 1
-        value = m.bytes_of(m.Claim(model, self.directory.me, mine.number))
-        revision = await self._store.update("claims", m.key_of(model), value, mine.revision)
+        key, value = m.key_of(model, mine.replica), m.bytes_of(self._claim(model, mine))
+        revision = await self._store.update("claims", key, value, mine.revision)
         if revision is None:
-            self._claimed(await self._store.create("claims", m.key_of(model), value))
+            self._claimed(await self._store.create("claims", key, value))
         else:
-            self._claimed(Entry(m.key_of(model), value, revision))
+            self._claimed(Entry(key, value, revision))
+
+    def _claim(self, model: str, mine: _Mine) -> m.Claim:
+        return m.Claim(model, self.directory.me, mine.number, mine.replica)
 
     def _lose(self, model: str, node: str) -> None:
         """Let a model go that another node has the right to load."""
@@ -357,10 +364,6 @@ async def woken(changed: asyncio.Event, within: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _claim(model: str, node: str) -> bytes:
-    return m.bytes_of(m.Claim(model, node))
 
 
 def _same(one: m.Load, other: m.Load) -> bool:

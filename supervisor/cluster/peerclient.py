@@ -23,15 +23,6 @@ _IDLE_S: Final = 15.0
 _MOST_IDLE: Final = 32
 _PIECE: Final = 1 << 18
 _CUT_OFF_MS: Final = 10_000
-_HOP_BY_HOP: Final = frozenset({
-    b"connection",
-    b"keep-alive",
-    b"transfer-encoding",
-    b"te",
-    b"trailer",
-    b"upgrade",
-    b"proxy-connection",
-})
 
 
 class PeerClient:

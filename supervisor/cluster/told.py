@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import supervisor
 from supervisor.cluster.kept import Membership
 from supervisor.core.cluster.messages import MOST_MODELS, Device, Load, Node, Running
+from supervisor.core.cluster.running import running_of
 from supervisor.core.devices import Budget, Budgets
 from supervisor.core.models.registry import Registry
-from supervisor.core.schedule.lifecycle import STARTING, EngineState
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
-
-_READY: Final = frozenset({EngineState.READY})
 
 
 @dataclass
@@ -25,6 +22,7 @@ class Told:
     Attributes:
         started_at: seconds since 1970.
         draining: it takes nothing new.
+        clock: the pool's.
     """
 
     kept: Membership
@@ -33,6 +31,7 @@ class Told:
     lookout: Lookout
     started_at: float
     draining: Callable[[], bool]
+    clock: Callable[[], float]
     _number: int = field(default=0, init=False)
 
     def node(self) -> Node:
@@ -64,13 +63,7 @@ class Told:
 
     def running(self, model: str) -> Running | None:
         """Return what runs of a model here; None where it has no engine that is ready or comes up."""
-        view = self.pool.status(model).view
-        if view.state in _READY:
-            slots = sum(one.slots for one in view.engines if one.state in _READY)
-            return Running("ready", slots, view.leases, view.waiting)
-        if view.state in STARTING:
-            return Running("loading", 0, view.leases, view.waiting)
-        return None
+        return running_of(self.pool.status(model).view, self.clock())
 
     def _free(self) -> int:
         budgets = self._budgets()

@@ -11,13 +11,21 @@ from supervisor.errors import ClusterOff
 
 @dataclass(frozen=True)
 class NodeModel:
-    """A model that has an engine on a node. state: `loading` or `ready`. busy, waiting: requests."""
+    """A model that has an engine on a node.
+
+    Attributes:
+        state: `loading` or `ready`.
+        busy, waiting: requests.
+        wait_s: seconds that a request which came now would wait. load_s: seconds that a load takes.
+    """
 
     id: str
     state: str
     slots: int
     busy: int
     waiting: int
+    wait_s: float
+    load_s: float
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,28 @@ def test_a_model_that_both_know_is_loaded_once(shown: Stage) -> None:
     assert [node.has("both") for node in (shown.one, shown.two)].count(True) == 1
 
 
+def test_where_requests_wait_longer_than_a_load_takes_another_node_loads_the_model_too(shown: Stage) -> None:
+    shown.one.did("load", "slow")
+    wait_until(lambda: any(one["id"] == "slow" for one in shown.two.sees(shown.one)["models"]), "two knows")
+    with ThreadPoolExecutor(1) as pool, stream(shown.two, "slow") as lines:
+        next(lines)
+        first = pool.submit(chat, shown.two, "slow", max_tokens=5)
+        wait_until(lambda: is_behind(shown.two.sees(shown.one), "slow"), "it is told that requests wait for long")
+        assert chat(shown.two, "slow", max_tokens=5).status_code == 200
+        assert shown.two.has("slow")
+        assert shown.one.daemon.busy_slots("slow") == 1
+        assert not first.done()
+        wait_until(
+            lambda: all("slow" in shown.one.sees(node)["claims"] for node in (shown.one, shown.two)), "by claims"
+        )
+    assert first.result().status_code == 200
+
+
+def is_behind(node: dict[str, Any], model: str) -> bool:
+    """Whether a request would wait for longer than a load takes, and the two seconds that are the least."""
+    return any(one["id"] == model and one["wait_s"] > max(2.0, one["load_s"]) for one in node["models"])
+
+
 def test_an_engine_s_refusal_comes_as_it_is(shown: Stage) -> None:
     through, at_home = (chat(node, "far", tool_choice=7) for node in (shown.one, shown.two))
     assert through.status_code == at_home.status_code == 400

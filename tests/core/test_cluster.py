@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.cluster import messages as m
-from supervisor.core.cluster.choice import Choice, Go, Nowhere, Place, Wait, Wanted, choose
+from supervisor.core.cluster.choice import Choice, Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import CLAIM_S, SILENT_S, Directory
 from supervisor.core.cluster.placing import Offer, best
+from supervisor.core.cluster.running import running_of
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.core.schedule.view import EngineView, ModelView
 
 ME, OTHERS = "a", ("b", "c", "d")
 MODEL = "m"
@@ -172,19 +177,126 @@ def test_an_older_claim_does_not_replace_a_newer_one() -> None:
     found = directory()
     found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
     found.claimed(m.Claim(MODEL, "c"), 6, 0.0)
-    found.unclaimed(MODEL, 6)
-    claim = found.claim(MODEL, 0.0)
-    assert claim is not None
+    found.unclaimed(MODEL, 0, 6)
+    (claim,) = found.claims(MODEL, 0.0)
     assert claim.claim.node == "b"
-    found.unclaimed(MODEL, 8)
-    assert found.claim(MODEL, 0.0) is None
+    found.unclaimed(MODEL, 0, 8)
+    assert not found.claims(MODEL, 0.0)
 
 
-STATES = st.builds(m.Running, st.sampled_from(("loading", "ready")), *[st.integers(0, 4)] * 3)
+def test_each_copy_of_a_model_has_a_claim_of_its_own() -> None:
+    found = directory()
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    found.claimed(m.Claim(MODEL, "c", replica=2), 8, 5.0)
+    assert [one.claim.node for one in found.claims(MODEL, 5.0)] == ["b", "c"]
+    assert found.claim(MODEL, "c", 5.0) == found.claims(MODEL, 5.0)[1]
+    assert found.claim(MODEL, "d", 5.0) is None
+    assert found.free_replica(MODEL, 5.0) == 1
+    assert found.free_replica(MODEL, CLAIM_S) == 0  # the first one has ended
+    assert found.claims_of("b", 5.0) == [MODEL]
+    assert found.claims_of("b", CLAIM_S) == []
+    found.unclaimed(MODEL, 1, 9)  # nobody has it
+    found.unclaimed(MODEL, 2, 9)
+    assert [one.claim.node for one in found.claims(MODEL, 5.0)] == ["b"]
+
+
+def test_of_several_claims_the_one_that_can_be_reached_counts() -> None:
+    found = directory()
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    found.claimed(m.Claim(MODEL, "c", replica=1), 8, 0.0)
+    found.unreachable("b", 1.0, gone=False)
+    assert choose(found, Wanted(MODEL), 1.0) == Go("c")
+    found.unreachable("c", 1.0, gone=True)
+    assert isinstance(choose(found, Wanted(MODEL), 1.0), Wait)
+    found.unreachable("b", 1.0, gone=True)
+    chosen = choose(found, Wanted(MODEL), 1.0)
+    assert isinstance(chosen, Place)
+    assert chosen.over == found.claims(MODEL, 1.0)[0]
+
+
+BEHIND: dict[str, Any] = {"busy": 2, "waiting": 4, "wait_s": 30.0, "load_s": 5.0}
+
+
+def test_where_requests_wait_longer_than_a_load_takes_one_more_node_may_load_the_model() -> None:
+    found = directory()
+    runs(found, "b", **BEHIND)
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    found.hear(load("d", 2, free_bytes=8 << 30), 0.0)
+    assert choose(found, Wanted(MODEL, spills=True), 0.0) == Spill("b", Place(("d", ME, "c"), replica=1))
+    assert choose(found, Wanted(MODEL, spills=False), 0.0) == Go("b")
+    assert choose(found, Wanted(MODEL, tried=frozenset({"d"}), spills=True), 0.0) == Spill(
+        "b", Place((ME, "c"), replica=1)
+    )
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        {**BEHIND, "wait_s": 5.0},  # no longer than a load takes
+        {**BEHIND, "wait_s": 1.9, "load_s": 0.1},  # not worth it, however fast it loads
+        {"busy": 1, "wait_s": 30.0, "load_s": 5.0},  # a slot is free
+        {**BEHIND, "state": "loading"},
+    ],
+)
+def test_no_other_copy_is_wanted(running: dict[str, Any]) -> None:
+    found = directory()
+    runs(found, "b", **running)
+    assert choose(found, Wanted(MODEL, spills=True), 0.0) == Go("b")
+
+
+def test_one_copy_comes_up_at_a_time() -> None:
+    found = directory()
+    runs(found, "b", **BEHIND)
+    found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
+    found.claimed(m.Claim(MODEL, "c", replica=1), 8, 0.0)  # nobody has heard yet that it loads
+    assert choose(found, Wanted(MODEL, spills=True), 0.0) == Go("b")
+    runs(found, "c", state="loading", wait_s=5.0, load_s=5.0)
+    assert choose(found, Wanted(MODEL, spills=True), 0.0) == Go("c")  # sooner than at the other one
+    runs(found, "c", 3, state="loading", waiting=40, wait_s=40.0, load_s=5.0)
+    assert choose(found, Wanted(MODEL, spills=True), 0.0) == Go("b")
+    runs(found, "c", 4, **BEHIND)
+    chosen = choose(found, Wanted(MODEL, spills=True), 0.0)
+    assert isinstance(chosen, Spill)
+    assert chosen.place == Place((ME, "d"), replica=2)
+    found.disconnect()
+    assert isinstance(choose(found, Wanted(MODEL, spills=True), 0.0), Go)
+
+
+def view(state: EngineState, *, waits_since: float | None = None, **more: Any) -> ModelView:
+    """A model with one engine of two slots, whose loads take 5 s and whose requests take 4 s."""
+    leases = more.pop("leases", 0)
+    engine = EngineView(1, state, leases, 2, None)
+    return ModelView(
+        state, 1, leases, failure=None, engines=(engine,), waits_since=waits_since,
+        **{"waiting": 0, "load_seconds": 5.0, "lease_seconds": 4.0, **more},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (view(EngineState.READY, leases=1), m.Running("ready", 2, 1, 0, 0.0, 5.0)),
+        (view(EngineState.READY, leases=2), m.Running("ready", 2, 2, 0, 2.0, 5.0)),
+        (view(EngineState.READY, leases=2, waiting=3, waits_since=9.0), m.Running("ready", 2, 2, 3, 8.0, 5.0)),
+        (view(EngineState.READY, leases=2, waiting=1, waits_since=-9.0), m.Running("ready", 2, 2, 1, 19.0, 5.0)),
+        (view(EngineState.READY, leases=2, lease_seconds=None), m.Running("ready", 2, 2, 0, 0.0, 5.0)),
+        (view(EngineState.LOADING, waiting=3, waits_since=9.0), m.Running("loading", 0, 0, 3, 9.0, 5.0)),
+        (view(EngineState.RESERVED, lease_seconds=None), m.Running("loading", 0, 0, 0, 5.0, 5.0)),
+        (view(EngineState.DRAINING, leases=2), None),
+    ],
+)
+def test_how_long_a_request_would_wait_is_told(seen: ModelView, told: m.Running | None) -> None:
+    assert running_of(seen, 10.0) == told
+
+
+STATES = st.builds(
+    m.Running, st.sampled_from(("loading", "ready")), *[st.integers(0, 4)] * 3, *[st.sampled_from((0.0, 3.0, 9.0))] * 2
+)
+REPLICAS = st.integers(0, 2)
 EVENTS = st.one_of(
     st.tuples(st.just("hear"), st.sampled_from((ME, *OTHERS)), st.none() | STATES, st.booleans()),
-    st.tuples(st.just("claim"), st.sampled_from((ME, *OTHERS)), st.integers(1, 9)),
-    st.tuples(st.just("unclaim"), st.integers(1, 9)),
+    st.tuples(st.just("claim"), st.sampled_from((ME, *OTHERS)), REPLICAS, st.integers(1, 9)),
+    st.tuples(st.just("unclaim"), REPLICAS, st.integers(1, 9)),
     st.tuples(st.just("gone"), st.sampled_from(OTHERS), st.booleans()),
     st.tuples(st.just("remove"), st.sampled_from(OTHERS)),
     st.tuples(st.just("connected"), st.booleans()),
@@ -199,7 +311,8 @@ def test_a_choice_is_always_one_that_can_be_followed(
     for number, (event, passed) in enumerate(told, 2):
         now += passed
         happens(found, event, number, now)
-    check(found, choose(found, Wanted(MODEL, None, frozenset(tried), here), now), now, tried)
+    chosen = choose(found, Wanted(MODEL, None, frozenset(tried), here, spills=True), now)
+    check(found, chosen, now, tried)
 
 
 def happens(found: Directory, event: tuple[object, ...], number: int, now: float) -> None:
@@ -208,10 +321,10 @@ def happens(found: Directory, event: tuple[object, ...], number: int, now: float
         case ("hear", str(name), running, draining):
             models = {} if running is None else {MODEL: msgspec.to_builtins(running)}
             found.hear(load(name, number, models=models, draining=draining), now)
-        case ("claim", str(name), int(revision)):
-            found.claimed(m.Claim(MODEL, name), revision, now)
-        case ("unclaim", int(revision)):
-            found.unclaimed(MODEL, revision)
+        case ("claim", str(name), int(replica), int(revision)):
+            found.claimed(m.Claim(MODEL, name, replica=replica), revision, now)
+        case ("unclaim", int(replica), int(revision)):
+            found.unclaimed(MODEL, replica, revision)
         case ("gone", str(name), bool(gone)):
             found.unreachable(name, now, gone=gone)
         case ("remove", str(name)):
@@ -222,23 +335,36 @@ def happens(found: Directory, event: tuple[object, ...], number: int, now: float
 
 def check(found: Directory, chosen: Choice, now: float, tried: set[str]) -> None:
     """Nobody is chosen who cannot be reached, nor anybody while another one may have the model loaded."""
-    claim = found.claim(MODEL, now)
+    claims = found.claims(MODEL, now)
     match chosen:
         case Go(name):
             seen = found.node(name)
             assert name == ME or (seen is not None and found.alive(seen, now))
-        case Place(nodes, over):
-            assert nodes
-            assert found.connected
-            assert not set(nodes) & tried
-            assert all(found.alive(seen, now) for name in nodes if (seen := found.node(name)) is not None)
-            assert over is claim
-            owner = None if claim is None else found.node(claim.claim.node)
-            assert owner is None or owner.gone
+        case Place(nodes, over, replica):
+            can_load(found, nodes, now, tried)
+            owners = [found.node(one.claim.node) for one in claims]
+            assert all(owner is None or owner.gone for owner in owners)
+            assert over is (claims[0] if claims else None)
+            assert replica == (over.claim.replica if over is not None else 0)
+        case Spill(back, place):
+            check(found, Go(back), now, tried)
+            can_load(found, place.nodes, now, tried)
+            assert place.over is None
+            assert place.replica not in {one.claim.replica for one in claims}
+            assert not {one.claim.node for one in claims} & set(place.nodes)
+            assert not {seen.node.name for seen, _ in found.running(MODEL, now)} & set(place.nodes) - {ME}
         case Wait(waited):
-            assert waited is claim
+            assert waited in claims
         case Nowhere(why):
             assert why
+
+
+def can_load(found: Directory, nodes: tuple[str, ...], now: float, tried: set[str]) -> None:
+    """These may be asked to load the model."""
+    assert nodes
+    assert found.connected
+    assert not set(nodes) & tried
+    assert all(found.alive(seen, now) for name in nodes if (seen := found.node(name)) is not None)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +401,20 @@ def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:
 
 
 def test_a_key_of_any_model_is_one_that_a_store_takes() -> None:
-    keys = {m.key_of(model) for model in ("a/b:Q4", "a b", "ü*>", "x" * 1000, ".")}
-    assert len(keys) == 5
-    assert all(key.isalnum() for key in keys)
+    models = ("a/b:Q4", "a b", "ü*>", "x" * 1000, ".")
+    keys = {m.key_of(model, replica) for model in models for replica in (0, 255)}
+    assert len(keys) == 10
+    assert all(key.replace("-", "").isalnum() for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("offer", "free"),
+    [
+        (Offer("a", fits=True), True),
+        (Offer("a", fits=False), False),
+        (Offer("a", fits=True, evicts=1), False),
+        (Offer("a", fits=True, here=False), False),
+    ],
+)
+def test_an_offer_of_free_room_disturbs_nobody(offer: Offer, free: bool) -> None:
+    assert offer.is_free is free

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from supervisor.core.cluster.messages import Claim, Load, Node, Running
+from supervisor.core.cluster.messages import MOST_REPLICAS, Claim, Load, Node, Running
 
 TELL_S: Final = 5.0
 """Seconds after which a node tells its load again, though nothing has changed."""
@@ -68,8 +68,10 @@ class Directory:
     me: str
     connected: bool = False
     _nodes: dict[str, Seen] = field(default_factory=dict)
-    _claims: dict[str, Claimed] = field(default_factory=dict)
+    _claims: dict[str, dict[int, Claimed]] = field(default_factory=dict)  # by model and replica
     _names: dict[str, str] = field(default_factory=dict)
+    _knowing: dict[str, list[str]] = field(default_factory=dict)  # nodes by model, as the next one
+    _running: dict[str, set[str]] = field(default_factory=dict)
 
     # what is heard
 
@@ -96,7 +98,9 @@ class Directory:
 
     def remove(self, name: str) -> None:
         """Take out a node that has left."""
-        self._nodes.pop(name, None)
+        seen = self._nodes.pop(name, None)
+        if seen is not None:
+            self._note(seen, {})
         self._index()
 
     def hear(self, load: Load, now: float) -> bool:
@@ -110,20 +114,36 @@ class Directory:
         last = seen.load
         if last is not None and load.started_at == last.started_at and load.number <= last.number:
             return False
+        self._note(seen, load.models)
         seen.load, seen.heard_at, seen.avoid_until, seen.gone = load, now, 0.0, False
         return True
 
+    def _note(self, seen: Seen, models: Mapping[str, Running]) -> None:
+        """Note which models run on a node from now on."""
+        before = seen.load.models if seen.load is not None else {}
+        for model in before.keys() - models.keys():
+            having = self._running[model]
+            having.discard(seen.node.name)
+            if not having:
+                del self._running[model]
+        for model in models.keys() - before.keys():
+            self._running.setdefault(model, set()).add(seen.node.name)
+
     def claimed(self, claim: Claim, revision: int, now: float) -> None:
         """Take in a claim."""
-        before = self._claims.get(claim.model)
+        known = self._claims.setdefault(claim.model, {})
+        before = known.get(claim.replica)
         if before is None or before.revision < revision:
-            self._claims[claim.model] = Claimed(claim, revision, now)
+            known[claim.replica] = Claimed(claim, revision, now)
 
-    def unclaimed(self, model: str, revision: int) -> None:
+    def unclaimed(self, model: str, replica: int, revision: int) -> None:
         """Take in that a claim has been given up."""
-        before = self._claims.get(model)
+        known = self._claims.get(model, {})
+        before = known.get(replica)
         if before is not None and before.revision < revision:
-            del self._claims[model]
+            del known[replica]
+            if not known:
+                del self._claims[model]
 
     def forget_claims(self) -> None:
         """Forget all claims: those that there are will be told anew."""
@@ -169,33 +189,38 @@ class Directory:
 
     def knowing(self, model: str, now: float) -> list[Seen]:
         """Return the nodes that can load a model and take something new, by name."""
-        return [
-            seen
-            for _, seen in sorted(self._nodes.items())
-            if model in seen.node.models and self.alive(seen, now) and not (seen.load and seen.load.draining)
-        ]
+        found = [self._nodes[name] for name in self._knowing.get(model, ())]
+        return [seen for seen in found if self.alive(seen, now) and not (seen.load and seen.load.draining)]
 
     def running(self, model: str, now: float) -> list[tuple[Seen, Running]]:
         """Return the nodes where a model has an engine, by name."""
-        pairs = ((seen, seen.runs(model)) for _, seen in sorted(self._nodes.items()) if self.alive(seen, now))
+        found = [self._nodes[name] for name in sorted(self._running.get(model, ()))]
+        pairs = ((seen, seen.runs(model)) for seen in found if self.alive(seen, now))
         return [(seen, running) for seen, running in pairs if running is not None]
 
-    def claim(self, model: str, now: float) -> Claimed | None:
-        """Return who may load a model; None where nobody has claimed it, or the claim has ended."""
-        found = self._claims.get(model)
-        if found is None or now - found.heard_at >= CLAIM_S:
-            return None
-        return found
+    def claims(self, model: str, now: float) -> list[Claimed]:
+        """Return who may load a model, by replica. Claims that have ended are not among them."""
+        known = self._claims.get(model, {})
+        return [known[replica] for replica in sorted(known) if now - known[replica].heard_at < CLAIM_S]
+
+    def claim(self, model: str, node: str, now: float) -> Claimed | None:
+        """Return the claim by which a node may load a model; None where it has none."""
+        return next((one for one in self.claims(model, now) if one.claim.node == node), None)
+
+    def free_replica(self, model: str, now: float) -> int | None:
+        """Return the first replica of a model that nobody has claimed; None: there are as many as there may be."""
+        taken = {one.claim.replica for one in self.claims(model, now)}
+        return next((number for number in range(MOST_REPLICAS) if number not in taken), None)
 
     def claims_of(self, name: str, now: float) -> list[str]:
         """Return the models that a node has claimed, sorted."""
-        return sorted(
-            model for model, one in self._claims.items() if one.claim.node == name and self.claim(model, now) is one
-        )
+        return sorted(model for model in self._claims if self.claim(model, name, now) is not None)
 
     def _index(self) -> None:
-        self._names = {}
+        self._names, self._knowing = {}, {}
         for _, seen in sorted(self._nodes.items(), reverse=True):
             self._names.update({alias: model for model, aliases in seen.node.models.items() for alias in aliases})
-        for seen in self._nodes.values():
+        for name, seen in sorted(self._nodes.items()):
             self._names.update({model: model for model in seen.node.models})
+            for model in seen.node.models:
+                self._knowing.setdefault(model, []).append(name)

@@ -17,6 +17,12 @@ PROTOCOL: Final = 1
 MOST_BYTES: Final = 1 << 18
 """Bytes of one message."""
 
+MOST_REPLICAS: Final = 256
+"""Nodes that may have the same model loaded by a claim."""
+
+LEAST_WAIT_S: Final = 2.0
+"""Seconds that a request has to wait before it is worth another copy of its model, however fast that loads."""
+
 MOST_MODELS: Final = 2000
 """Models that a node tells of."""
 
@@ -30,6 +36,8 @@ Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:%-]{1,255}$")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Count = Annotated[int, _COUNT]
 Bytes = Annotated[int, _BYTES]
+Replica = Annotated[int, msgspec.Meta(ge=0, le=MOST_REPLICAS - 1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1 << 30)]
 
 
 class NotUnderstood(ValueError):
@@ -68,17 +76,25 @@ class Running(msgspec.Struct, frozen=True):
 
     Attributes:
         slots: requests that it answers at once. busy: those under way. waiting: those that wait for a slot.
+        wait_s: seconds that a request which came now would wait. load_s: seconds that a load of the model takes.
     """
 
     state: Literal["loading", "ready"]
     slots: Count = 0
     busy: Count = 0
     waiting: Count = 0
+    wait_s: Seconds = 0.0
+    load_s: Seconds = 0.0
 
     @property
     def has_room(self) -> bool:
         """True if a request would have a slot at once."""
         return self.state == "ready" and not self.waiting and self.busy < self.slots
+
+    @property
+    def is_behind(self) -> bool:
+        """True if a request would wait longer than another copy of the model takes to load."""
+        return not self.has_room and self.wait_s > max(self.load_s, LEAST_WAIT_S)
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -103,11 +119,17 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The right of a node to load a model. It ends when it is not renewed. number: grows with every renewal."""
+    """The right of a node to load a model. It ends when it is not renewed.
+
+    Attributes:
+        number: grows with every renewal.
+        replica: which copy of the model it is, from 0 on. There is one claim for each.
+    """
 
     model: ModelName
     node: NodeName
     number: Count = 0
+    replica: Replica = 0
     protocol: Count = PROTOCOL
 
 
@@ -135,6 +157,6 @@ def read(data: bytes, kind: type[_Message]) -> _Message:
     return found
 
 
-def key_of(model: str) -> str:
-    """Return the key under which the claim of a model is kept: ids have characters that keys may not have."""
-    return hashlib.sha256(model.encode()).hexdigest()[:40]
+def key_of(model: str, replica: int = 0) -> str:
+    """Return the key under which a claim of a model is kept: ids have characters that keys may not have."""
+    return f"{hashlib.sha256(model.encode()).hexdigest()[:40]}-{replica}"

@@ -22,6 +22,11 @@ class Offer:
     tokens_per_second: float | None = None
     here: bool = True
 
+    @property
+    def is_free(self) -> bool:
+        """True if a load would disturb nobody: nothing has to leave for it, and nothing is downloaded."""
+        return self.fits and self.here and not self.evicts
+
 
 def best(offers: Iterable[Offer], order: tuple[str, ...]) -> Offer | None:
     """Return the best: nobody leaves, the files are there, the fastest; of equals the first in `order`.

@@ -32,6 +32,8 @@ class ModelView:
         failed_at: when the `failure` was, by the scheduler's clock.
         wanted: it was asked for by command, or is to be brought back, and is not ready yet.
         expires_at: when its last idle engine ends for its idleness, by the same clock; None: not as things are.
+        waits_since: when the first of those that wait came, by the same clock; None: nobody waits.
+        load_seconds: what a load of it takes, as far as known. lease_seconds: what a request takes; None: not known.
     """
 
     state: EngineState | None  # None: never had an engine
@@ -43,6 +45,9 @@ class ModelView:
     failed_at: float | None = None
     expires_at: float | None = None
     wanted: bool = False
+    waits_since: float | None = None
+    load_seconds: float = 0.0
+    lease_seconds: float | None = None
 
 
 def view_of(state: State, model: Model) -> ModelView:
@@ -58,6 +63,9 @@ def view_of(state: State, model: Model) -> ModelView:
         failed_at=model.failed_at if model.failure else None,
         expires_at=_expires_at(state, model),
         wanted=model.wanted_since is not None,
+        waits_since=next((one.arrived for one in model.waiting.values()), None),
+        load_seconds=state.reload_seconds(model),
+        lease_seconds=model.busy_seconds,
     )
 
 

@@ -11,8 +11,6 @@ import msgspec
 _PREFIX: Final = "supw-"
 _MOST: Final = 1024  # characters of a token
 
-_Text = msgspec.Meta(min_length=1, max_length=255)
-
 
 class JoinToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an invitation says.
