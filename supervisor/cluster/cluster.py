@@ -159,7 +159,8 @@ class Cluster:
         return None if self._server is None else self._server.held()
 
     def disown(self) -> None:
-        """In a copy of this process: say and hear nothing of the cluster any more."""
+        """In a copy of this process: say and hear nothing of the cluster any more, and place nothing."""
+        self._directory.disconnect()
         if self._starting is not None:
             self._starting.cancel()
         self._member.disown()

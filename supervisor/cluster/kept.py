@@ -58,7 +58,7 @@ class Membership:
 
     @property
     def own(self) -> Peer:
-        """Who it is to the others."""
+        """The node as its certificate says it."""
         return Peer(self.name, self.serial)
 
     @property

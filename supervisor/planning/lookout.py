@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -30,6 +29,7 @@ from supervisor.planning.known import Known
 from supervisor.planning.learning import intent_of, start_of
 from supervisor.pool.living import Living
 from supervisor.probe.drivers import holding
+from supervisor.system.aside import Aside
 from supervisor.system.shared import Shared
 
 MOST_WAITING = 64
@@ -125,7 +125,7 @@ class Lookout:
         self._rules = rules
         self._seen: tuple[Machine, Budgets] | None = None
         self._looks: Mapping[bool, Shared[None]] = {again: Shared() for again in (False, True)}
-        self._aside = ThreadPoolExecutor(1, "plan")
+        self._aside = Aside("plan")
         self._waiting = 0
 
     async def look(self, living: Living, *, again: bool = False) -> Sight:

@@ -74,7 +74,7 @@ def converges(nodes: list[Node], models: list[str]) -> None:
     for node in nodes:
         wait_until(lambda: node.cluster()["connected"], f"{node.name} is connected")  # noqa: B023 - called at once
         for other in nodes:
-            wait_until(lambda: node.sees(other).get("state") == "ready", f"{node.name} sees {other.name}")  # noqa: B023
+            wait_until(lambda: node.sees(other).get("state") == "ready", f"{node.name} sees {other.name}")  # noqa: B023 - called at once
     for node in nodes:
         for model in models:
             wait_until(lambda: answers(node, model), f"{node.name} answers for {model}")  # noqa: B023 - called at once
@@ -111,7 +111,7 @@ def nothing_is_left(nodes: list[Node]) -> None:
             with httpx.Client(base_url=node.daemon.url, trust_env=False) as client:
                 client.post("/api/v1/models/unload", json={"model": model["id"], "now": True}, timeout=60)
     for node in nodes:
-        wait_until(lambda: quiet(node), f"{node.name} sees nothing loaded, and nothing claimed")  # noqa: B023
+        wait_until(lambda: quiet(node), f"{node.name} sees nothing loaded, and nothing claimed")  # noqa: B023 - called at once
     below = [one for node in nodes for one in psutil.Process(node.daemon.pid).children(recursive=True)]
     for node in nodes:
         node.end()
