@@ -17,6 +17,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.passed import read_passed
 from supervisor.cluster.tickets import Tickets
 from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.messages import PROTOCOL, Host, Node, NodeName, Port
@@ -24,7 +25,8 @@ from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
 from supervisor.errors import ClusterRefused, InvalidRequest, NodeUnknown, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import Responder
 from supervisor.proxy.connections import RenderError
-from supervisor.proxy.elsewhere import PEER
+from supervisor.proxy.elsewhere import MEANT, PEER
+from supervisor.proxy.metered import KEY
 from supervisor.workers.authority import Authority, BadRequest
 from supervisor.workers.members import Member, Members
 
@@ -135,11 +137,26 @@ class Doorway:
             elif method == "POST" and path == _DRAIN:
                 await _say(send, 200, self._drain(await _body(receive)))
             elif _may_ask(method, path):
-                await self.inside(scope, receive, send)
+                await self._answer(peer, scope, receive, send)
             else:
                 raise RouteNotFound(f"Nodes do not ask each other for {method} {path}.")
         except SupervisorError as error:
             await Responder(send, None).whole(*self.render_error(error))
+
+    async def _answer(self, peer: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what a node passes on, within the rules of its client. Raises InvalidRequest."""
+        passed = read_passed(scope)
+        if passed is None:
+            return await self.inside(scope, receive, send)
+        scope, said = {**scope, MEANT: passed.model}, passed.rules
+        if said is None:
+            return await self.inside(scope, receive, send)
+        tally = self.tickets.tally(peer, said.name)
+        key = said.key(passed.model, peer, tally)
+        try:
+            await self.inside({**scope, KEY: key}, receive, send)
+        finally:
+            self.tickets.ended(said.ticket, tally, key.usage)
 
     async def _join(self, receive: Receive) -> LetIn:
         body = await _body(receive)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,10 +17,11 @@ from typing import Final
 import structlog
 
 from supervisor.cluster.member import Member, woken
+from supervisor.cluster.passed import PASSED, Passed, passed_of
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
-from supervisor.cluster.tickets import TICKET, Tickets
+from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
 from supervisor.core.cluster.choice import Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Directory, Seen
@@ -100,7 +102,6 @@ class Forwarding:
         """See `Elsewhere`."""
         if PEER in call.scope:
             self._check_claim(call)
-            self.tickets.follow(call.scope, account)
             return False
         model = self._meant(call)
         if model is None or (account.key is not None and not account.key.rules.sees(model)):
@@ -134,7 +135,7 @@ class Forwarding:
         if model is None or self.told.running(model) is not None:
             return
         quoted = _header(call, CLAIM.encode())
-        known = int(quoted) if quoted.isdigit() and len(quoted) < _MOST_DIGITS else 0
+        known = int(quoted) if quoted.isdecimal() and len(quoted) < _MOST_DIGITS else 0
         claims = self.directory.claims(model, self.clock())
         if any(one.claim.node == self.directory.me for one in claims):
             return
@@ -254,10 +255,11 @@ class Forwarding:
         """Have a node answer; False where another one may be asked, as the client has had nothing yet."""
         responder, account = ends
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
-        ticket = secrets.token_hex(8) if account.key is not None else None
+        ticket = secrets.token_hex(16)
+        passed = passed_of(model, account.key, ticket, time.time())
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
-                async with client.send(*self._request(call, account, name, ticket)) as response:
+                async with client.send(*self._request(call, account, name, passed)) as response:
                     account.has_engine()
                     account.answered(response.status)
                     if self._moved(response, name):
@@ -277,12 +279,12 @@ class Forwarding:
                     raise
                 await _cancelled(call, responder, account, cancelled)
             finally:
-                if ticket is not None:
+                if account.key is not None:
                     await self._spend(seen, account, ticket)
         return True
 
     def _request(
-        self, call: Call, account: Account, node: str, ticket: str | None
+        self, call: Call, account: Account, node: str, passed: Passed
     ) -> tuple[str, str, list[tuple[str, str]], Payload]:
         """Return method, target, headers and body for the node."""
         scope = call.scope
@@ -297,10 +299,9 @@ class Forwarding:
         claim = self.directory.claim(account.model or "", node, self.clock())
         if claim is not None:
             headers.append((CLAIM, str(claim.revision)))
-        if ticket is not None:
-            headers.append((TICKET, ticket))
+        headers.append((PASSED, passed.text()))
         query = scope.get("query_string", b"").decode("latin-1")
-        target = scope["raw_path"].decode("latin-1")
+        target = call.target or scope["raw_path"].decode("latin-1")
         return scope["method"], f"{target}?{query}" if query else target, headers, call.body
 
     def _moved(self, response: PeerResponse, name: str) -> bool:

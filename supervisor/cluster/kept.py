@@ -62,6 +62,11 @@ class Membership:
         return Peer(self.name, self.serial)
 
     @property
+    def place(self) -> tuple[str, int]:
+        """Host and port for other nodes."""
+        return self.host, self.port
+
+    @property
     def authority(self) -> Path:
         """File of the authority's certificate (PEM)."""
         return self.folder / "ca.pem"

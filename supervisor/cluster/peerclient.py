@@ -65,7 +65,7 @@ class PeerClient:
                 )
         except ConnectionRefusedError as error:
             raise PeerUnreachable(f"nobody listens there: {error.strerror}", sent=False, refused=True) from None
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:  # the last: its address is none
             raise PeerUnreachable(str(error) or "no connection in time", sent=False) from None
         self._open.add(made)
         return made, False

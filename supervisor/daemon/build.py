@@ -20,7 +20,7 @@ from supervisor.core.requests.captured import CaptureRules
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon.door import Door, bodies_of, fetch_rules
 from supervisor.daemon.edges import Edges, Listener
-from supervisor.daemon.peers import PeerDoor, Seat
+from supervisor.daemon.peers import PeerDoor, Seat, strangers_limits
 from supervisor.daemon.server import Stop
 from supervisor.daemon.takeover.asked import Takeover
 from supervisor.engines.engine import EngineLimits
@@ -308,8 +308,10 @@ def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -
 def _peer_door(world: World, cluster: Cluster, guard: Guard) -> PeerDoor:
     assert world.seat is not None
     doorway = cluster.doorway(guard.inside, render_error)
-    connections = Connections(world.current.view(world.door.limits), render_error, time.monotonic)
-    return PeerDoor(world.seat.listener, world.seat.kept.answering(), doorway, connections)
+    limits = world.current.view(world.door.limits)
+    connections = Connections(limits, render_error, time.monotonic)
+    strangers = Connections(lambda: strangers_limits(limits()), render_error, time.monotonic)
+    return PeerDoor(world.seat.listener, world.seat.kept.answering(), doorway, connections, strangers)
 
 
 def _installed(world: World) -> Installed:

@@ -45,19 +45,19 @@ _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
 class FileShares:
     """The division of the files that this process may open.
 
-    connections: of clients; each may need a second file, for its engine. backlog: connections that wait to be
-    accepted; all of them may be at once, before the first is counted.
+    connections: of clients, or of nodes of a cluster; each may need a second file, for its engine. backlog:
+    connections that wait to be accepted; all of them may be at once, before the first is counted.
     """
 
     connections: int
     backlog: int
 
 
-def file_shares(open_files: int) -> FileShares:
-    """Divide the files: a part is kept for engines and management."""
-    backlog = min(_BACKLOG, open_files // 8)
+def file_shares(open_files: int, doors: int = 1) -> FileShares:
+    """Divide the files: a part is kept for engines and management. doors: for which so many connections are taken."""
+    backlog = min(_BACKLOG, open_files // 8) // doors
     reserve = min(_RESERVE, open_files // 4)
-    return FileShares(max(1, (open_files - reserve - backlog) // 2), max(1, backlog))
+    return FileShares(max(1, (open_files - reserve - backlog * doors) // 2 // doors), max(1, backlog))
 
 
 def allow_many_files() -> int:

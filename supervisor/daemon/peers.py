@@ -6,18 +6,23 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from supervisor.cluster.kept import Membership, membership
 from supervisor.core.cluster.identity import Peer
 from supervisor.errors import ClusterRefused
-from supervisor.proxy.connections import Connections
+from supervisor.proxy.connections import ClientLimits, Connections
 from supervisor.proxy.elsewhere import PEER
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.system.paths import Places
+
+_STRANGERS: Final = 32
+_STRANGER_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -35,32 +40,50 @@ class PeerDoor:
     Attributes:
         app: serves what comes in; a scope has the node under `PEER`.
         context: for new connections.
+        connections: of nodes. strangers: of those who have no certificate, and may ask to join.
     """
 
     listener: socket.socket
     context: ssl.SSLContext
     app: ASGIApp
     connections: Connections
+    strangers: Connections
 
 
-def seat_of(where: Places, listen: Callable[[str, int], socket.socket]) -> Seat | None:
-    """Return this host's seat; None: it is in no cluster. Raises ClusterRefused, AddressInUse."""
+def strangers_limits(limits: ClientLimits) -> ClientLimits:
+    """Return the limits of connections that have no certificate: they take nothing from nodes."""
+    return replace(limits, connections=_STRANGERS, body_s=_STRANGER_S, idle_s=_STRANGER_S)
+
+
+def kept_of(where: Places) -> Membership | None:
+    """Return what is kept of this host's cluster; None: it is in none. Raises ClusterRefused."""
     try:
-        kept = membership(where.cluster)
+        return membership(where.cluster)
     except (OSError, ValueError) as error:
         raise ClusterRefused(
             f"What {where.cluster} keeps of the cluster cannot be read ({error}). Remove that folder, and join anew."
         ) from None
-    return None if kept is None else Seat(kept, listen(kept.host, kept.port))
+
+
+def seat_of(kept: Membership | None, listen: Callable[[tuple[str, int]], socket.socket]) -> Seat | None:
+    """Return this host's seat; None: it is in no cluster. Raises AddressInUse."""
+    return None if kept is None else Seat(kept, listen(kept.place))
 
 
 class PeerProtocol(RelayingProtocol):
     """The protocol of a connection at that port: its requests carry whose certificate it has, if there is one."""
 
+    def __init__(self, door: PeerDoor, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        super().__init__(door.connections, config, server_state, app_state)
+        self._strangers = door.strangers
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Find out who it is."""
+        peer = _peer_of(transport.get_extra_info("peercert"))
+        if peer is None:
+            self._connections, self._limits = self._strangers, self._strangers.limits()
         super().connection_made(transport)
-        inside, peer = self.app, _peer_of(transport.get_extra_info("peercert"))
+        inside = self.app
         if peer is not None:
 
             async def as_peer(scope: Scope, receive: Receive, send: Send) -> None:

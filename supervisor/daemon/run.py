@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 
+from supervisor.cluster.kept import Membership
 from supervisor.config import Settings, find_config
 from supervisor.config.current import Current
 from supervisor.config.load import Loaded, Start, load
@@ -26,6 +27,7 @@ from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
 from supervisor.daemon.lock import (
+    FileShares,
     allow_many_files,
     check_bind,
     daemon_lock,
@@ -34,7 +36,7 @@ from supervisor.daemon.lock import (
     has_terminal,
     listen_on,
 )
-from supervisor.daemon.peers import seat_of
+from supervisor.daemon.peers import kept_of, seat_of
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.daemon.takeover.arrival import carried_to, listeners_of, processes_of
 from supervisor.daemon.takeover.handover import Handover
@@ -107,7 +109,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     settings = configured.settings
     current.take_over(settings)
     _tell_file(configured)
-    shares = file_shares(allow_many_files())
+    kept, shares = _shared(where)
     listening = listeners_of(carried)
     passed = listening.passed or manager.listener()
     server = _reached_at(settings.server, passed)
@@ -122,7 +124,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     ):
         first = [] if passed is None else [open_to.enter_context(passed)]
         listeners = first + listen_on(addresses[len(first) :], shares.backlog, open_to, listening.take)
-        seat = seat_of(where, lambda host, port: listen_on([(host, port)], shares.backlog, open_to, listening.take)[0])
+        seat = seat_of(kept, lambda place: listen_on([place], shares.backlog, open_to, listening.take)[0])
         listening.close()
         for ended in end_leftovers(where.pid_records, spared=processes_of(carried)):
             _log.info("leftover_child", **asdict(ended))
@@ -164,6 +166,12 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
             )
             runner.run(_serve(world, build_engines(world), manager, carried))
     return 0
+
+
+def _shared(where: Places) -> tuple[Membership | None, FileShares]:
+    """Return what is kept of a cluster, and how files are shared out: other nodes have a door of their own."""
+    kept = kept_of(where)
+    return kept, file_shares(allow_many_files(), doors=1 if kept is None else 2)
 
 
 def _reached_at(server: ServerSettings, passed: socket.socket | None) -> ServerSettings:

@@ -83,14 +83,14 @@ class Server(uvicorn.Server):
         config = _config(peers.app, peers.connections, self.config.backlog)
 
         def protocol() -> PeerProtocol:
-            return PeerProtocol(peers.connections, config, self.server_state, {})
+            return PeerProtocol(peers, config, self.server_state, {})
 
         entrance = Entrance(
             context=lambda: peers.context,
             patience=lambda: peers.connections.limits().head_s,
             most=self.config.backlog,
             protocol=protocol,
-            plain=partial(PlainProtocol, peers.connections, config, self.server_state, {}),
+            plain=partial(PlainProtocol, peers.strangers, config, self.server_state, {}),
         )
         return TlsListener(peers.listener, entrance)
 

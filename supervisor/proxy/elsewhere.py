@@ -16,6 +16,9 @@ from supervisor.proxy.bodies import ClientJson
 PEER: Final = "supervisor.peer"
 """The place in an ASGI scope of the node that passes a request on, a `Peer`; not there for a client's own."""
 
+MEANT: Final = "supervisor.meant"
+"""The place in an ASGI scope of the id of the model that a node means which passes a request on: names may differ."""
+
 MOVED: Final = "x-supervisor-moved"
 """The header of an answer by which a node says that the model is another's."""
 
@@ -31,6 +34,7 @@ class Call:
         api: in whose form a stream ends.
         said: its fields, where they were read.
         wakes: it has a model loaded that is not.
+        target: path under which another node is asked, percent-encoded; "": the same as here.
     """
 
     scope: Scope
@@ -42,6 +46,7 @@ class Call:
     stream: bool = False
     said: ClientJson | None = None
     wakes: bool = True
+    target: str = ""
 
 
 class Elsewhere(Protocol):

@@ -43,7 +43,7 @@ from supervisor.proxy.asking import ask, keep
 from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.capturing import Capturing
 from supervisor.proxy.doors import Acquire, Entered, NoWishes, Wishing, granted, only_loaded
-from supervisor.proxy.elsewhere import Call, Elsewhere
+from supervisor.proxy.elsewhere import MEANT, Call, Elsewhere
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.job import Job
 from supervisor.proxy.media import Media, check_sent
@@ -141,7 +141,8 @@ class RelayEndpoint:
         if self.turn is not None:
             entered = await body.work(partial(Entered.of, self.turn, body, account, relaying.registry))
             body = entered.body
-        entry = await relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
+        named = scope.get(MEANT, body.fields.get("model"))
+        entry = await relaying.naming.wanted(named, scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
         service = relaying.services(entry)
         service.check(self.route.path if entered is None or service.plain else entered.turned.path, entry.id)
@@ -169,7 +170,7 @@ class RelayEndpoint:
 
     def _call(self, scope: Scope, body: ClientJson) -> Call:
         """Return the request as another node would get it."""
-        named = body.fields.get("model") or split_query(scope.get("query_string", b""))[0]
+        named = scope.get(MEANT) or body.fields.get("model") or split_query(scope.get("query_string", b""))[0]
         stream = body.fields.get("stream") is True
         whole = body.payload(body.text)
         return Call(scope, named, whole, body.content_type, self.route.path, self.route.api, stream, body)

@@ -123,7 +123,8 @@ class UpstreamEndpoint:
             whole = body if said is None or body else said.payload(said.text)
             stream = said is not None and said.fields.get("stream") is True
             path, wakes = UPSTREAM + model + target, scope["method"] == "POST"
-            call = Call(scope, model, whole, kind or JSON, path, api_of(path), stream, said, wakes)
+            there = f"{UPSTREAM}{quote(model, safe='')}{target}"
+            call = Call(scope, model, whole, kind or JSON, path, api_of(path), stream, said, wakes, there)
             if await elsewhere.answers(call, responder, Account(ignored, path, scope, key_of(scope))):
                 return
         await self._answer(scope, where, given, room, responder)

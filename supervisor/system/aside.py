@@ -1,4 +1,4 @@
-"""A thread beside the loop, for what takes long to compute: also in a forked copy of the process, which has no threads."""
+"""A thread beside the loop for long computations. It goes on in a forked copy of the process, which has no threads."""
 
 from __future__ import annotations
 

@@ -18,11 +18,12 @@ from typing import Final, Protocol
 from supervisor.core.workers.messages import Free, OfferedDevice, Open
 from supervisor.core.workers.table import Offer, Worker
 from supervisor.system import processes
-from supervisor.workers.owner import owner_among
+from supervisor.workers.owner import Owners, connections_below
 from supervisor.workers.splice import Side
 
 _TUNNEL_S: Final = 20.0  # until a tunnel has come that was asked for
 _AFTER_S: Final = 1.0  # until an engine sees that its device is lost: the daemon is to know it first
+_MOST_UNKNOWN: Final = 1024  # connections of which it is not known yet whose they are
 _MOST_CONNECTIONS: Final = 16  # of one engine to one device
 
 
@@ -68,7 +69,8 @@ class Lending:
         changed: Callable[[], None],
         lost: Callable[[str, tuple[int, ...], str], None],
     ) -> None:
-        self._parent = parent
+        self._owners = Owners(partial(connections_below, parent))
+        self._unknown = 0
         self._clock = clock
         self._changed = changed
         self._lost = lost
@@ -179,9 +181,13 @@ class Lending:
     async def _is_its_engine(self, lent: Lent, side: Side) -> bool:
         """Return whether the connection is of the engine that has the device, or may have it now."""
         ends = side.ends()
-        if ends is None or len(lent.sides) >= _MOST_CONNECTIONS:
+        if ends is None or len(lent.sides) >= _MOST_CONNECTIONS or self._unknown >= _MOST_UNKNOWN:
             return False
-        pid = await asyncio.to_thread(owner_among, self._parent, *ends)
+        self._unknown += 1
+        try:
+            pid = await self._owners.of(ends)
+        finally:
+            self._unknown -= 1
         await self._until_noticed(lent, pid)
         lease = lent.offer.lease
         if pid is None or lent.lost or (lease is not None and lease.pid != pid):

@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
+
 import psutil
 
+from supervisor.system.shared import Shared
 
-def owner_among(parent: int, theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """Return the process, among the descendants of `parent`, whose connection it is; None: it is nobody's there.
+Ends: TypeAlias = tuple[tuple[str, int], tuple[str, int]]
+"""Host and port of the other end of a connection, and of this one."""
 
-    theirs, ours: host and port of its two ends. Blocks for as long as a look through those processes takes.
+Look: TypeAlias = Callable[[], Mapping[Ends, int]]
+"""Finds the connections of processes, by their ends as they are seen from here, with whose they are. Blocks."""
+
+
+class Owners:
+    """Those of connections. There is one look for all who asked before it began, however many others connect.
+
+    look: see `Look`.
     """
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._shared: Shared[Mapping[Ends, int]] = Shared()
+
+    async def of(self, ends: Ends) -> int | None:
+        """Return the process whose connection it is; None: it is none of those that are looked at."""
+        return (await self._shared.get(partial(asyncio.to_thread, self._look))).get(ends)
+
+
+def connections_below(parent: int) -> Mapping[Ends, int]:
+    """Return the connections of all descendants of a process: see `Look`."""
     try:
-        found = psutil.Process(parent).children(recursive=True)
+        processes = psutil.Process(parent).children(recursive=True)
     except psutil.Error:
-        return None
-    return next((one.pid for one in found if _has(one, theirs, ours)), None)
+        return {}
+    return {ends: one.pid for one in processes for ends in _of(one)}
 
 
-def _has(process: psutil.Process, theirs: tuple[str, int], ours: tuple[str, int]) -> bool:
+def _of(process: psutil.Process) -> list[Ends]:
     try:
         connections = process.net_connections("tcp4")
     except psutil.Error:
-        return False
-    return any(one.raddr and tuple(one.laddr) == theirs and tuple(one.raddr) == ours for one in connections)
+        return []
+    return [((one.laddr.ip, one.laddr.port), (one.raddr.ip, one.raddr.port)) for one in connections if one.raddr]

@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core.requests.admission import admit, credential
 from supervisor.core.requests.keys import MOST_KEYS, Bucket, Key, Keyring, KeyRules, Usage, digest_of, matches
+from supervisor.core.requests.passed import PassedKey, Tally
 from supervisor.core.requests.scopes import ANY, INFER, MANAGE, READ, Row, Scope
 from supervisor.errors import (
     BudgetSpent,
@@ -336,3 +337,26 @@ def test_of_very_many_keys_the_one_that_was_revoked_first_makes_room() -> None:
     ring.check(rules("more"), configured=True)
     ring.put(key("more", "more"))
     assert ("k5" in ring.keys, "k7" in ring.keys, len(ring.keys)) == (False, True, MOST_KEYS)
+
+
+def test_a_key_that_is_passed_on_has_what_was_left_of_its_tokens_and_pays_for_all_that_use_it() -> None:
+    home = key(token_budget=100, tokens_per_minute=60)
+    home.spend(30, 10)
+    assert home.left(0.0) == (60, 20.0)
+    assert key().left(0.0) == (None, None)
+    tally = Tally()
+    left, minute = home.left(0.0)
+    first, second = (PassedKey(rules(token_budget=left, tokens_per_minute=60), tally, minute) for _ in range(2))
+    assert first.may_generate(0.0) is None
+    first.spend(15, 10)
+    assert first.usage == Usage(0, 15, 10)
+    assert second.usage == Usage()
+    assert code(second.may_generate(0.0)) == "rate_limited"  # the first has taken more than there was
+    assert second.may_generate(10.0) is None
+    first.spend(30, 5)
+    assert code(second.may_generate(600.0)) == "budget_spent"
+    before = PassedKey(rules(token_budget=20), tally)  # of what the first has taken its node knows nothing yet
+    assert code(before.may_generate(0.0)) == "budget_spent"
+    tally.told = tally.tokens
+    assert PassedKey(rules(token_budget=20), tally).may_generate(0.0) is None
+    assert code(PassedKey(rules(token_budget=0), tally).may_generate(0.0)) == "budget_spent"

@@ -389,6 +389,7 @@ def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:
     assert m.read(newer, m.Load) == told
     for damaged in (
         *(b"", b"[]", b"{}", b"[" * 100_000, b'{"node":"../x"}'),
+        msgspec.json.encode({**msgspec.to_builtins(told), "node": "b\n"}),
         msgspec.json.encode({**msgspec.to_builtins(told), "protocol": m.PROTOCOL + 1}),
         msgspec.json.encode({**msgspec.to_builtins(told), "free_bytes": -1}),
         msgspec.json.encode({**msgspec.to_builtins(told), "free_bytes": 1 << 60}),
@@ -396,6 +397,10 @@ def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:
     ):
         with pytest.raises(m.NotUnderstood):
             m.read(damaged, m.Load)
+    for name, host in (("b\n", "10.0.0.1"), ("b", "10.0.0.1\n"), ("b", "a b")):
+        said = msgspec.json.encode({**msgspec.to_builtins(node("b")), "name": name, "host": host})
+        with pytest.raises(m.NotUnderstood):
+            m.read(said, m.Node)
     with pytest.raises(ValueError, match="larger"):
         m.bytes_of(node("b", *(f"{number:04}" * 250 for number in range(1000))))
 

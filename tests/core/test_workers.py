@@ -60,6 +60,7 @@ def test_no_bytes_do_more_than_be_refused(line: bytes) -> None:
         '{"kind":"tunnel","number":-1}',
         '{"kind":"join","name":"a/b","protocol":1}',
         '{"kind":"join","name":"","protocol":1}',
+        '{"kind":"join","name":"a\\n","protocol":1}',
         '{"kind":"join","name":"' + "a" * 65 + '","protocol":1}',
     ],
 )

@@ -32,8 +32,9 @@ def test_a_shells_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.parametrize("doors", [1, 2])
 @pytest.mark.parametrize("files", [16, 256, 1024, 4096, 10_240])
-def test_connections_leave_files_for_engines_and_management(files: int) -> None:
-    shares = file_shares(files)
+def test_connections_leave_files_for_engines_and_management(files: int, doors: int) -> None:
+    shares = file_shares(files, doors)
     assert shares.connections >= 1
-    assert files - 2 * shares.connections - shares.backlog >= min(512, files // 4)
+    assert files - doors * (2 * shares.connections + shares.backlog) >= min(512, files // 4)

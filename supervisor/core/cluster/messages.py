@@ -29,10 +29,10 @@ MOST_MODELS: Final = 2000
 _COUNT: Final = msgspec.Meta(ge=0, le=1 << 20)
 _BYTES: Final = msgspec.Meta(ge=0, le=1 << 53)
 
-NodeName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+NodeName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")]
 ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
-Serial = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{0,40}$")]
-Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:%-]{1,255}$")]
+Serial = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{0,40}\Z")]
+Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:%-]{1,255}\Z")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Count = Annotated[int, _COUNT]
 Bytes = Annotated[int, _BYTES]

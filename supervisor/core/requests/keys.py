@@ -92,10 +92,16 @@ class Bucket:
 
     __slots__ = ("_at", "_level", "_size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, level: float | None = None) -> None:
+        """level: what is in it; None: it is full."""
         self._size = size
-        self._level = float(size)
+        self._level = float(size) if level is None else level
         self._at: float | None = None
+
+    @property
+    def level(self) -> float:
+        """Amount that was in it when it was last asked; less than 0 where it was overdrawn."""
+        return self._level
 
     def wait(self, now: float) -> float:
         """Return the seconds until there is one again; 0: there is."""
@@ -178,10 +184,14 @@ class Key:
 
     def may_generate(self, now: float) -> RequestError | None:
         """Return why the key may use no token now, or None."""
-        budget = self.rules.token_budget
-        if budget is not None and self.usage.tokens >= budget:
-            return BudgetSpent(f"The key '{self.rules.name}' has used up its {budget} tokens. Ask for another one.")
-        return self._limited(self._tokens, "tokens", now)
+        return self._generating(self.usage.tokens, now)
+
+    def left(self, now: float) -> tuple[int | None, float | None]:
+        """Return the tokens that are left of its budget, and of those a minute; None: it has no such limit."""
+        budget, bucket = self.rules.token_budget, self._tokens
+        if bucket is not None:
+            bucket.wait(now)
+        return None if budget is None else budget - self.usage.tokens, None if bucket is None else bucket.level
 
     def spend(self, prompt: int, completion: int) -> None:
         """Count the tokens of an answer."""
@@ -189,6 +199,12 @@ class Key:
         self._completion_since += completion
         if self._tokens is not None:
             self._tokens.take(prompt + completion)
+
+    def _generating(self, used: int, now: float) -> RequestError | None:
+        budget = self.rules.token_budget
+        if budget is not None and used >= budget:
+            return BudgetSpent(f"The key '{self.rules.name}' has used up its tokens. Ask for another one.")
+        return self._limited(self._tokens, "tokens", now)
 
     def _limited(self, bucket: Bucket | None, what: str, now: float) -> RequestError | None:
         wait = 0.0 if bucket is None else bucket.wait(now)

@@ -23,7 +23,7 @@ BUSY: Final = "worker_connected"
 MOST_DEVICES: Final = 64
 
 Word: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
-Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")]
 DeviceName: TypeAlias = Name
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=16 << 10)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
