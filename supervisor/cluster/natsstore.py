@@ -184,7 +184,7 @@ class NatsStore:
             watcher, task = followed
             task.cancel()
             with contextlib.suppress(Exception):
-                await _asked(watcher.stop())
+                await _asked(watcher.stop())  # type: ignore[no-untyped-call]  # of nats-py
 
     async def publish(self, data: bytes, hear: Callable[[bytes], None] | None = None) -> None:
         """See `Store`."""

@@ -27,7 +27,7 @@ from supervisor.core.requests.outliner import Outliner
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
-from supervisor.system.aside import Aside
+from supervisor.system.worker_thread import WorkerThread
 
 JSON = "application/json"
 """The content type of most bodies."""
@@ -64,7 +64,7 @@ class Bodies:
         self.most = most
         self.held = 0
         self.turns = Turns()
-        self.thread: Executor = Aside("bodies")
+        self.thread: Executor = WorkerThread("bodies")
         self._total = max(total, most)
         self._most_key, self._total_key = keys or ("", "")
 

@@ -87,6 +87,7 @@ async def running(kept: Membership, **env: str) -> AsyncIterator[NatsServer]:
         await server.close()
 
 
+@dataclasses.dataclass(frozen=True)
 class Connection:
     """A node's connection.
 
@@ -96,11 +97,10 @@ class Connection:
         faults: what the server refused.
     """
 
-    def __init__(self) -> None:
-        self.client = nats.aio.client.Client()
-        self.back = asyncio.Event()
-        self.lost = asyncio.Event()
-        self.faults = asyncio.Queue[str]()
+    client: nats.aio.client.Client
+    back: asyncio.Event
+    lost: asyncio.Event
+    faults: asyncio.Queue[str]
 
     async def refusal(self) -> str:
         """What the server refuses next."""
@@ -116,18 +116,18 @@ class Connection:
 @contextlib.asynccontextmanager
 async def connected(kept: Membership, *ports: int) -> AsyncIterator[Connection]:
     """A node's connection to its own server, or to those at these ports."""
-    found = Connection()
+    back, lost, faults = asyncio.Event(), asyncio.Event(), asyncio.Queue[str]()
 
     async def hear(error: Exception) -> None:
-        found.faults.put_nowait(str(error))
+        faults.put_nowait(str(error))
 
     async def is_back() -> None:
-        found.back.set()
+        back.set()
 
     async def is_lost() -> None:
-        found.lost.set()
+        lost.set()
 
-    await found.client.connect(
+    client = await nats.connect(
         servers=[f"tls://127.0.0.1:{port}" for port in ports or (port_of(kept),)],
         tls=kept.dialling(),
         tls_hostname="node",
@@ -139,9 +139,9 @@ async def connected(kept: Membership, *ports: int) -> AsyncIterator[Connection]:
         error_cb=hear,
     )
     try:
-        yield found
+        yield Connection(client, back, lost, faults)
     finally:
-        await found.client.close()
+        await client.close()
 
 
 def say(port: int, tls: ssl.SSLContext) -> bytes:
@@ -206,7 +206,7 @@ async def test_a_node_cannot_look_at_the_server_itself(tmp_path: Path) -> None:
     kept = node(tmp_path / "cluster")
     async with running(kept), connected(kept) as one:
         await one.client.publish("$SYS.REQ.SERVER.PING", reply=one.client.new_inbox())
-        await one.client.flush(PATIENCE)
+        await one.client.flush(int(PATIENCE))
         assert "permissions violation" in (await one.refusal()).lower()
 
 
@@ -233,7 +233,7 @@ async def test_a_node_may_use_no_subject_but_those_that_it_needs(tmp_path: Path,
             await one.client.publish(subject, b"{}")
         else:
             await one.client.subscribe(subject)
-        await one.client.flush(PATIENCE)
+        await one.client.flush(int(PATIENCE))
         assert "permissions violation" in (await one.refusal()).lower()
 
 
@@ -259,7 +259,7 @@ async def test_who_is_removed_is_cut_off_and_let_in_no_more(tmp_path: Path) -> N
                 await other.lost.wait()
             await let_in(namesake, port_of(kept))
             assert await said_to(second, port_of(kept)) == b""
-            await one.client.flush(PATIENCE)  # who stays is not disturbed
+            await one.client.flush(int(PATIENCE))  # who stays is not disturbed
             assert not one.back.is_set()
 
 

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from supervisor.system.aside import Aside
+from supervisor.system.worker_thread import WorkerThread
 from tests.support.patience import PATIENCE
 
 
 def test_a_copy_of_the_process_does_what_was_not_done() -> None:
-    aside, begun, gate = Aside("test"), threading.Event(), threading.Event()
+    aside, begun, gate = WorkerThread("test"), threading.Event(), threading.Event()
 
     def held() -> bool:
         begun.set()
@@ -31,7 +31,7 @@ def test_a_copy_of_the_process_does_what_was_not_done() -> None:
 
 
 def test_an_error_is_for_who_asked() -> None:
-    aside = Aside("test")
+    aside = WorkerThread("test")
     with pytest.raises(ZeroDivisionError):
         aside.submit(lambda: 1 // 0).result(PATIENCE)
     assert aside.submit(lambda: 1).result(PATIENCE) == 1
