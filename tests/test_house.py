@@ -416,19 +416,27 @@ def lost_modules(text: str, name: str) -> list[str]:
     ]
 
 
-WAITING = ("subprocess", "httpx", "socket")  # modules whose calls wait for something real
+WAITING = ("subprocess", "httpx", "socket", "http")  # modules whose calls wait for something real
+AT = {"asyncio.timeout": 0, "asyncio.wait_for": 1, "join": 0, "result": 0, "settimeout": 0}  # where others have it
 
 
 def impatient(text: str, name: str) -> list[str]:
     """Limits of seconds on what a test waits for: a busy machine needs longer. Short ones are a client's own."""
+    calls = (call for call in ast.walk(ast.parse(text)) if isinstance(call, ast.Call))
     return [
         f"{name}:{call.lineno}: wait for PATIENCE (tests/support/patience.py), not for {limit.value} seconds"
-        for call in ast.walk(ast.parse(text))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-        if ast.unparse(call.func).startswith(WAITING) or call.func.attr == "communicate"
-        for limit in (word.value for word in call.keywords if word.arg == "timeout")
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        for limit in limits_of(call, ast.unparse(call.func), call.func.attr)
         if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float) and limit.value >= 10
     ]
+
+
+def limits_of(call: ast.Call, function: str, method: str) -> list[ast.expr]:
+    """What of a call may be how long it waits for something real."""
+    at = AT.get(function, AT.get(method, len(call.args)))
+    named = function.startswith(WAITING) or method in {"communicate", *AT}
+    return [*call.args[at : at + 1], *(word.value for word in call.keywords if named and word.arg == "timeout")]
 
 
 def named_places(text: str, name: str) -> list[str]:
@@ -693,8 +701,12 @@ def test_an_opened_file_is_found_in_the_core_alone(call: str) -> None:
 
 def test_a_limit_of_seconds_is_found() -> None:
     waits = "subprocess.run(command, timeout=60)\nprocess.communicate(timeout=30)\nhttpx.Client(timeout=100)\n"
-    assert len(impatient(waits, "x")) == 3
+    more = "asyncio.wait_for(ended, 10)\nasyncio.timeout(30)\nthread.join(20)\nfuture.result(timeout=30)\n"
+    assert len(impatient(waits + more, "x")) == 7
     assert impatient("subprocess.run(x, timeout=PATIENCE)\nhttpx.get(x, timeout=5)\nrooms.ask(timeout=60)\n", "x") == []
+    assert (
+        impatient("asyncio.wait_for(20, 3)\nasyncio.timeout(PATIENCE)\n', '.join(found)\nclock.wait(20)\n", "x") == []
+    )
 
 
 def test_others_json_that_is_read_elsewhere_is_found() -> None:

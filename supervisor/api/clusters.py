@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Response
-from pydantic import Field
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field, TypeAdapter, ValidationError
 
-from supervisor.api.answers import shaped
+from supervisor.api.answers import PlanDoesNotFit, PlanFits, shaped
 from supervisor.api.services import ClusterOf
-from supervisor.config.base import Strict
-from supervisor.service.clusters import ClusterStatus, Invited, NodeStatus
+from supervisor.config.base import Strict, Target
+from supervisor.proxy.metered import key_of
+from supervisor.service.clusters import ClusterPlan, ClusterStatus, Invited, NodesNow, NodeStatus, OfferShown
 
 router = APIRouter(prefix="/api/v1/cluster")
+
+_PLAN: Final = TypeAdapter[PlanFits | PlanDoesNotFit](PlanFits | PlanDoesNotFit)
 
 Named = Annotated[str, Path(max_length=64)]
 
@@ -35,6 +39,25 @@ class Drain(Strict):
     on: bool = True
 
 
+class Wanted(Strict):
+    """What is asked for: a model that some node has configured, or whatever can be loaded on the node that is asked."""
+
+    target: Target
+
+
+@dataclass(frozen=True)
+class NodeChosen:
+    """Where a request for a model would go. `node`: null: nowhere. `why`: what is said of that node.
+
+    `offers`: of the nodes that were asked. `plan`: that of the node; null where it is not understood here.
+    """
+
+    node: str | None
+    why: str
+    offers: Sequence[OfferShown]
+    plan: PlanFits | PlanDoesNotFit | None
+
+
 @dataclass(frozen=True)
 class NodeLeft:
     """A node that is no member any more."""
@@ -46,6 +69,32 @@ class NodeLeft:
 async def cluster(cluster: ClusterOf) -> dict[str, Any]:
     """The nodes of the cluster, and what runs on each; 409 where this daemon is in none."""
     return cluster.status().to_json()
+
+
+@router.get("/nodes", **shaped(NodesNow))
+async def nodes(cluster: ClusterOf, request: Request) -> dict[str, Any]:
+    """Every node as it says that it is now: devices, models, requests; none where this daemon is in no cluster."""
+    found, key = await cluster.nodes(), key_of(request.scope)
+    return (found if key is None or not key.rules.models else found.limited(key.rules.sees)).to_json()
+
+
+@router.post("/plan", **shaped(NodeChosen))
+async def plan(body: Wanted, cluster: ClusterOf) -> dict[str, Any]:
+    """Say which node a request for a model would go to, and why; nothing is loaded."""
+    found = await cluster.plan(body.target)
+    offers = [asdict(one) for one in found.offers]
+    return {"node": found.node, "why": found.why, "offers": offers, "plan": _understood(found)}
+
+
+def _understood(found: ClusterPlan) -> Mapping[str, Any] | None:
+    """Return a plan: this node's own as it is, another's if it is one, without what is not known of plans here."""
+    if found.plan is None or not found.foreign:
+        return found.plan
+    try:
+        said: dict[str, Any] = _PLAN.dump_python(_PLAN.validate_python(found.plan), mode="json")
+    except ValidationError:
+        return None
+    return said
 
 
 @router.post("/invitations", **shaped(Invited))

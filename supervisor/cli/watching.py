@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from supervisor.cli.client import Client, Json
+from supervisor.cli.nodes import nodes_of
 from supervisor.cli.picture import Snapshot
 from supervisor.errors import SupervisorError
 
 
-def look(client: Client, status: Json | None = None) -> Snapshot:
-    """Ask for everything that `top` shows. Raises as `Client.get`."""
+def look(client: Client, status: Json | None = None, *, here: bool = False) -> Snapshot:
+    """Ask for everything that `top` shows; `here`: of this node alone. Raises as `Client.get`."""
     return Snapshot(
         client.get("/api/v1/status") if status is None else status,
         client.get("/api/v1/devices"),
         client.get("/api/v1/requests")["requests"],
         time.time(),
+        [] if here else nodes_of(client),
     )
 
 
@@ -69,11 +71,12 @@ class Watch:
             read when one of these is new.
     """
 
-    def __init__(self, client: Client, first: Snapshot, every: float) -> None:
+    def __init__(self, client: Client, first: Snapshot, every: float, *, here: bool = False) -> None:
         self.snapshot, self.told = first, ""
         self.woken, self._wake = os.pipe()
         self._client = client
         self._every = every
+        self._here = here
         self._in_thread(self._look_on)
 
     def order(self, order: Order) -> None:
@@ -87,7 +90,7 @@ class Watch:
 
     def _look(self, told: str) -> None:
         try:
-            self.snapshot = look(self._client)
+            self.snapshot = look(self._client, here=self._here)
         except SupervisorError as error:
             told = told or f"error: {error.message} [{error.code}]"
         self._tell(told)

@@ -13,6 +13,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from supervisor.cluster.doorway import Admission, Doorway
+from supervisor.cluster.foretelling import Foretelling
 from supervisor.cluster.forwarding import Forwarding
 from supervisor.cluster.kept import Membership, forget
 from supervisor.cluster.known import known_in
@@ -24,10 +25,12 @@ from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
+from supervisor.cluster.views import Views, node_now
 from supervisor.core.cluster.directory import Directory, Seen
 from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.messages import Node
 from supervisor.core.cluster.placing import Offer
+from supervisor.core.cluster.views import View
 from supervisor.core.models.registry import Registry
 from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.workers.token import JoinToken, encode
@@ -36,7 +39,16 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.connections import RenderError
-from supervisor.service.clusters import ClusterStatus, Invited, NodeDevice, NodeModel, NodeStatus
+from supervisor.service.clusters import (
+    ClusterFigures,
+    ClusterPlan,
+    ClusterStatus,
+    Invited,
+    NodeDevice,
+    NodeModel,
+    NodesNow,
+    NodeStatus,
+)
 from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
@@ -52,13 +64,14 @@ _OUTSIDE: Final = "its NATS servers do not let it in: it was removed, or they do
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices; and how a model of it is planned."""
+    """What a node stands on: its models, their engines, its devices; how a model of it is planned, and how it looks."""
 
     registry: Registry
     pool: Pool
     lookout: Lookout
     inflight: Inflight
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
+    look: Callable[[], Awaitable[View]]
 
 
 class Cluster:
@@ -88,6 +101,7 @@ class Cluster:
         told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining, lifetime)
         self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._members)
         self._peers = Peers(tls)
+        self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
         self._admission: Admission | None = None
         if kept.invites:
@@ -105,6 +119,15 @@ class Cluster:
             clock=time.monotonic,
         )
 
+        self._foretelling = Foretelling(
+            directory=self._directory,
+            running=told.running,
+            meant=self.forwarding.meant,
+            offer=self.forwarding.offer,
+            own=ground.plan,
+            clock=time.monotonic,
+        )
+
     def doorway(self, inside: ASGIApp, render_error: RenderError) -> Doorway:
         """Return the application of the port for other nodes. inside: the daemon's own, without its guard."""
         return Doorway(
@@ -114,6 +137,7 @@ class Cluster:
             tickets=self._tickets,
             drain=self._drained_by,
             is_member=self._is_member,
+            look=self._ground.look,
             render_error=render_error,
         )
 
@@ -200,6 +224,24 @@ class Cluster:
             serves=self._server is not None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
+
+    def figures(self) -> ClusterFigures:
+        """Return what there is to be counted."""
+        status = self.status()
+        others = {one.name for one in status.nodes if not one.here}
+        return ClusterFigures(status, self.forwarding.counts.of(others))
+
+    async def nodes(self) -> NodesNow:
+        """See `Clustered`."""
+        viewed = await self._views.all()
+        status = self.status()
+        first = sorted(status.nodes, key=lambda one: not one.here)
+        shown = [node_now(one, viewed.get(one.name)) for one in first]
+        return NodesNow(status.node, connected=status.connected, unable=status.unable, nodes=shown)
+
+    async def plan(self, target: str) -> ClusterPlan:
+        """See `Clustered`."""
+        return await self._foretelling.plan(target)
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """See `Clustered`."""

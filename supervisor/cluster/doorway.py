@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -19,8 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor.cluster.kept import Membership, Server
 from supervisor.cluster.passed import read_passed
 from supervisor.cluster.tickets import Tickets
+from supervisor.cluster.views import VIEW
 from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.messages import PROTOCOL, Host, Node, NodeName, Port
+from supervisor.core.cluster.views import View
 from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
 from supervisor.errors import ClusterRefused, InvalidRequest, NodeUnknown, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import Responder
@@ -110,6 +112,7 @@ class Doorway:
         admission: None where this node lets nobody in.
         drain: has this node take nothing new, or again.
         is_member: whether who has a certificate is a node, still and already.
+        look: says what this node does now.
     """
 
     inside: ASGIApp
@@ -118,6 +121,7 @@ class Doorway:
     tickets: Tickets
     drain: Callable[[bool], None]
     is_member: Callable[[Peer], bool]
+    look: Callable[[], Awaitable[View]]
     render_error: RenderError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,6 +138,8 @@ class Doorway:
                 raise NodeUnknown(f"The node {self.kept.name} does not know the node {peer.name}, or not any more.")
             elif method == "GET" and path.startswith(_SPENT):
                 await _say(send, 200, await self.tickets.spent(path.removeprefix(_SPENT)[:64]))
+            elif method == "GET" and path == VIEW:
+                await _say(send, 200, msgspec.to_builtins(await self.look()))
             elif method == "POST" and path == _DRAIN:
                 await _say(send, 200, self._drain(await _body(receive)))
             elif _may_ask(method, path):

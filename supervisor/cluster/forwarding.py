@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from supervisor.cluster.counts import Counts
 from supervisor.cluster.member import Member, woken
 from supervisor.cluster.passed import PASSED, Passed, passed_of
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
@@ -81,6 +82,7 @@ class Forwarding:
         inflight: all requests that are being answered.
         tickets: what peers' requests have taken here.
         clock: seconds of a monotonic clock.
+        counts: of what was passed on to other nodes.
     """
 
     directory: Directory
@@ -93,6 +95,7 @@ class Forwarding:
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
     _full: dict[str, float] = field(default_factory=dict)  # when no node had free room for another copy
+    counts: Counts = field(default_factory=Counts)
 
     def id_of(self, name: str) -> str | None:
         """See `Elsewhere`."""
@@ -123,9 +126,11 @@ class Forwarding:
 
     def _meant(self, call: Call) -> str | None:
         """Return the id of the model that is meant, where the cluster knows it; None: this node says what is wrong."""
-        if not isinstance(call.model, str) or not call.model:
-            return None
-        names = list(meant_names(call.model))
+        return self.meant(call.model) if isinstance(call.model, str) and call.model else None
+
+    def meant(self, name: str) -> str | None:
+        """Return the id of the model that a name means here; None where the cluster knows none."""
+        names = list(meant_names(name))
         own = next((entry.id for name in names if (entry := self.told.registry.get(name)) is not None), None)
         return next(filter(None, map(self.directory.id_of, names if own is None else (own,))), None)
 
@@ -228,9 +233,9 @@ class Forwarding:
         return node
 
     async def _offers(self, model: str, place: Place) -> list[Offer | SupervisorError]:
-        return await asyncio.gather(*(self._offer(model, name) for name in place.nodes))
+        return await asyncio.gather(*(self.offer(model, name) for name in place.nodes))
 
-    async def _offer(self, model: str, name: str) -> Offer | SupervisorError:
+    async def offer(self, model: str, name: str) -> Offer | SupervisorError:
         """Return what a node says of loading a model."""
         try:
             if name == self.directory.me:
@@ -257,6 +262,7 @@ class Forwarding:
         name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
         ticket = secrets.token_hex(16)
         passed = passed_of(model, account.key, ticket, time.time())
+        self.counts.begun(name)
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
                 async with client.send(*self._request(call, account, name, passed)) as response:
@@ -266,6 +272,7 @@ class Forwarding:
                         return False
                     await _pass_on(response, responder)
             except PeerUnreachable as error:
+                self.counts.failed(name)
                 self.directory.unreachable(name, self.clock(), gone=error.refused)
                 if not responder.said:
                     _log.info("node_unreachable", node=name, reason=str(error))

@@ -18,7 +18,7 @@ from supervisor.core.cluster.messages import PROTOCOL
 from supervisor.core.workers.token import JoinToken
 from supervisor.errors import ClusterRefused
 from supervisor.system.owned import own_folder
-from supervisor.workers.authority import Authority, fingerprint_of, new_request, serial_of
+from supervisor.workers.authority import Authority, new_request, proven, serial_of
 
 _ANSWER_S: Final = 20.0
 _MOST: Final = 1 << 16
@@ -47,18 +47,18 @@ def join(folder: Path, token: JoinToken, name: str, peers: tuple[str, int], stor
     unproven = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     unproven.check_hostname, unproven.verify_mode = False, ssl.CERT_NONE  # nothing secret is said to it
     first = _ask(token, unproven, "GET", AUTHORITY, None)
-    certificate = str(first.get("authority", ""))
-    if not _is_of(certificate, token.authority):
+    certificate = proven(str(first.get("authority", "")), token.authority)
+    if certificate is None:
         raise ClusterRefused(
             f"{where} is not the node that made the invitation, or its cluster has begun anew. Nothing was told to it; "
             "ask for a new invitation."
         )
-    proven = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    proven.minimum_version, proven.check_hostname = ssl.TLSVersion.TLSv1_3, False
-    proven.load_verify_locations(cadata=certificate)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.minimum_version, trusting.check_hostname = ssl.TLSVersion.TLSv1_3, False
+    trusting.load_verify_locations(cadata=certificate)
     key, request = new_request()
     asked = {"name": name, "host": peers[0], "port": peers[1], "secret": token.secret, "request": request}
-    said = _ask(token, proven, "POST", JOIN, {**asked, "store_port": store_port, "protocol": PROTOCOL})
+    said = _ask(token, trusting, "POST", JOIN, {**asked, "store_port": store_port, "protocol": PROTOCOL})
     try:
         let_in = msgspec.convert(said, LetIn)
         serial = serial_of(let_in.certificate)
@@ -70,13 +70,6 @@ def join(folder: Path, token: JoinToken, name: str, peers: tuple[str, int], stor
     keep(found, certificate, let_in.certificate, key)
     known_in(folder).keep(let_in.nodes)
     return found
-
-
-def _is_of(certificate: str, fingerprint: str) -> bool:
-    try:
-        return fingerprint_of(certificate) == fingerprint
-    except ValueError:
-        return False
 
 
 def _ask(token: JoinToken, context: ssl.SSLContext, method: str, path: str, body: object) -> dict[str, Any]:

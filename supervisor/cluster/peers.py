@@ -12,8 +12,11 @@ from supervisor.cluster.peerclient import PeerClient
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.core.cluster.placing import Offer
 from supervisor.core.text.foreignjson import parse
+from supervisor.engines.client import AnswerTooLarge
 
 _MOST: Final = 4 << 20
+_LONGEST: Final = 2000  # characters of what a node says of an error
+_FASTEST: Final = 1 << 40  # tokens per second that are believed
 _JSON: Final = [("content-type", "application/json")]
 
 
@@ -53,6 +56,8 @@ class Peers:
                 status = response.status
         except TimeoutError:
             raise PeerUnreachable("it does not answer in time", sent=True) from None
+        except AnswerTooLarge:
+            raise PeerUnreachable("its answer is too large", sent=True) from None
         try:
             found = parse(said)
         except ValueError:
@@ -60,7 +65,7 @@ class Peers:
         if status >= 400:
             error = found.get("error") if isinstance(found, Mapping) else None
             known: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
-            raise Refused(str(known.get("code", "")), str(known.get("message", "")))
+            raise Refused(str(known.get("code", ""))[:_LONGEST], str(known.get("message", ""))[:_LONGEST])
         return found
 
     async def close(self) -> None:
@@ -76,6 +81,7 @@ def offer_of(node: str, plan: Mapping[str, Any]) -> Offer:
         fits=plan.get("fits") is True,
         evicts=len(evicts) if isinstance(evicts, Sequence) else 0,
         tokens_per_second=_speed(plan.get("speed")),
+        plan=plan,
     )
 
 
@@ -83,4 +89,4 @@ def _speed(said: object) -> float | None:
     """Return the tokens per second that a plan foretells for a short context."""
     by_context = said.get("decode_tokens_per_second") if isinstance(said, Mapping) else None
     found = next(iter(by_context.values()), None) if isinstance(by_context, Mapping) else None
-    return float(found) if isinstance(found, int | float) else None
+    return float(found) if isinstance(found, int | float) and 0 <= found < _FASTEST else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -16,6 +16,7 @@ from supervisor.api.guard import Guard
 from supervisor.api.services import Services
 from supervisor.config import Settings
 from supervisor.config.current import Current
+from supervisor.core.cluster.views import View
 from supervisor.core.requests.captured import CaptureRules
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon.door import Door, bodies_of, fetch_rules
@@ -71,6 +72,7 @@ from supervisor.service.logs import Logs
 from supervisor.service.looks import Looks
 from supervisor.service.memory import Memory
 from supervisor.service.metrics import Looked, Metrics
+from supervisor.service.ownview import OwnView
 from supervisor.service.pinning import Pinning
 from supervisor.service.plans import Plans
 from supervisor.service.pulls import Pulls
@@ -232,15 +234,18 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         added=added,
         statuses=statuses,
     )
+    memory = Memory(built.lookout, pool)
+    look = OwnView(statuses, memory, lambda: len(inflight)).look
+    cluster = _cluster(world, engines, inflight, plans, look)
     looked = Looked(
         statuses=statuses.all,
         machine=lambda: built.lookout.machine,
         calls=lambda: calls.counts,
         inflight=lambda: len(inflight),
         dropped=lambda: world.history.dropped,
+        cluster=lambda: None if cluster is None else cluster.figures(),
     )
     metrics = Metrics(engines.tallies, looked, EngineMetrics(pool.ready_clients))
-    cluster = _cluster(world, engines, inflight, plans)
     with pool.watch() as changed, inflight.watch(changed), closing(metrics):
         metrics.start()
         feed = Feed(pool, inflight, Looks(statuses.all, requests.all, changed))
@@ -253,7 +258,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             pinning=Pinning(registry, pool, pins, statuses),
             listed=Listed(registry, engines.planner, built.kinds, disk, pool, autoload, identity.started_at),
             plans=plans,
-            memory=Memory(built.lookout, pool),
+            memory=memory,
             configuration=Configuration(reloader, registry, world.env),
             installed=_installed(world),
             disk=disk,
@@ -284,7 +289,9 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         yield Daemon(engines, identity, reloader, feed, readiness, guard, connections, takeover, cluster, peers)
 
 
-def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -> Cluster | None:
+def _cluster(
+    world: World, engines: Engines, inflight: Inflight, plans: Plans, look: Callable[[], Awaitable[View]]
+) -> Cluster | None:
     """This node's part in a cluster; nothing of it is imported where there is none."""
     if world.seat is None:
         return None
@@ -299,7 +306,7 @@ def _cluster(world: World, engines: Engines, inflight: Inflight, plans: Plans) -
             f"This host is in a cluster, which needs the extra [cluster] ({error}). Install it: "
             "`pip install 'llama-supervisor[cluster]'`."
         ) from None
-    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan)
+    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan, look)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
     return cluster

@@ -17,7 +17,7 @@ from typing import Any, Final
 import httptools
 
 from supervisor.core.text.foreignjson import parse
-from supervisor.engines.connect import Address, EngineUnreachable, connected
+from supervisor.engines.connect import Address, EngineUnreachable, NotTaken, connected
 
 __all__ = [
     "MOST_TOLD",
@@ -27,6 +27,7 @@ __all__ = [
     "EngineRequest",
     "EngineResponse",
     "EngineUnreachable",
+    "NotTaken",
     "Payload",
 ]
 

@@ -7,7 +7,7 @@ import socket
 
 from supervisor.core.takeover.carried import Address
 
-__all__ = ["Address", "EngineUnreachable", "connected"]
+__all__ = ["Address", "EngineUnreachable", "NotTaken", "connected"]
 
 _CONNECT_S = 10.0
 _RETRY_S = 0.005
@@ -17,10 +17,14 @@ class EngineUnreachable(Exception):
     """The engine does not take the connection, broke it off, or does not speak HTTP."""
 
 
+class NotTaken(EngineUnreachable):
+    """The engine does not take the connection, so it has seen nothing of the request."""
+
+
 async def connected(path: Address) -> socket.socket:
     """Return a connection, at once; only an engine with a full queue of connections is asked again.
 
-    Raises EngineUnreachable.
+    Raises NotTaken.
     """
     if not isinstance(path, str):
         return await _connected_to_port(path)
@@ -34,7 +38,7 @@ async def connected(path: Address) -> socket.socket:
         except OSError as error:
             connection.close()
             if not isinstance(error, BlockingIOError) or loop.time() > until:
-                raise EngineUnreachable(f"The engine cannot be reached at {path}: {error}.") from error
+                raise NotTaken(f"The engine cannot be reached at {path}: {error}.") from error
             await asyncio.sleep(_RETRY_S)
         except BaseException:
             connection.close()
@@ -53,7 +57,7 @@ async def _connected_to_port(address: tuple[str, int]) -> socket.socket:
     except (OSError, TimeoutError) as error:
         connection.close()
         host, port = address
-        raise EngineUnreachable(f"The engine cannot be reached at {host}:{port}: {error}.") from error
+        raise NotTaken(f"The engine cannot be reached at {host}:{port}: {error}.") from error
     except BaseException:
         connection.close()
         raise

@@ -3,7 +3,7 @@
 A generation is always asked of the engine as a stream with progress, whatever the client wanted: only then does the
 engine notice within milliseconds that nobody listens any more (docs/relay.md). A client that wanted no stream gets the
 stream folded into one object. A request of which the client has not had a byte is tried once more on a fresh engine
-when its engine dies by itself.
+when its engine dies by itself. One that finds its engine dead has not been tried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
 from supervisor.core.text.members import set_fields, without
-from supervisor.engines.client import EngineUnreachable
+from supervisor.engines.client import EngineUnreachable, NotTaken
 from supervisor.engines.kinds import service_of
 from supervisor.engines.service import Service
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
@@ -243,13 +243,16 @@ class RelayEndpoint:
         return partial(self.relaying.waiting.wait, request=request, responder=responder)
 
     async def _tries(self, job: Job, responder: Responder) -> None:
-        """Answer; once more where an engine died, and as often as the watch asks for it."""
+        """Answer; once more where an engine died of it, and as often as the watch asks for it.
+
+        Engines that die before they have a request end in a crash loop, which the pool refuses.
+        """
         again = True
         while True:
             try:
                 return await self._try(job, responder, again=again)
-            except _TryAgain:
-                again = False
+            except _TryAgain as why:
+                again = again and isinstance(why.__cause__, NotTaken)
                 job.folding = None
             except AskAgain as why:
                 await keep(job, why, responder)
@@ -271,6 +274,7 @@ class RelayEndpoint:
             if said := job.broken_by(error):
                 lease.note_broken(said)
             gone = await lease.engine_gone(_SETTLE_SECONDS)
+            again = again or isinstance(error, NotTaken)
             if gone and again and not lease.engine_stopped and not responder.said and not job.has_kept:
                 raise _TryAgain from error
             lost = _lost(lease, gone=gone)

@@ -16,6 +16,7 @@ from supervisor.core.devices import HOST, Machine
 from supervisor.core.history import metrics
 from supervisor.core.history.metrics import Metric
 from supervisor.proxy.counts import Counts
+from supervisor.service.clusters import ClusterFigures, NodeStatus
 from supervisor.service.enginemetrics import EngineMetrics
 from supervisor.service.status import ModelStatus
 from supervisor.service.tallies import Tallies
@@ -31,7 +32,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 class Looked:
     """What a scrape looks at; each a function that returns what is at the moment.
 
-    `machine`: as it was at the last look, if there was one.
+    `machine`: as it was at the last look, if there was one. `cluster`: None where the daemon is in none.
     """
 
     statuses: Callable[[], Iterable[ModelStatus]]
@@ -39,6 +40,7 @@ class Looked:
     calls: Callable[[], Mapping[str, Counts]]
     inflight: Callable[[], int]
     dropped: Callable[[], int]
+    cluster: Callable[[], ClusterFigures | None]
 
 
 class Metrics:
@@ -108,8 +110,35 @@ def _present(looked: Looked, lag: _Lag) -> Iterator[Family]:
         metrics.HISTORY_DROPPED: [((), looked.dropped())],
         metrics.LOOP_LAG: [((), lag.take())],
     }
+    cluster = looked.cluster()
+    if cluster is not None:
+        rows |= _of_cluster(cluster)
     for metric, values in rows.items():
         yield _family(metric, values)
+
+
+def _of_cluster(cluster: ClusterFigures) -> dict[Metric, Rows]:
+    """Return what is known of every node; of one that is away, only that."""
+    nodes = cluster.status.nodes
+    there = [one for one in nodes if one.state != "away"]
+    passed = cluster.forwarded
+    return {
+        metrics.CLUSTER_CONNECTED: [((), cluster.status.connected)],
+        metrics.CLUSTER_UP: [((one.name,), one.state != "away") for one in nodes],
+        metrics.CLUSTER_FREE: [((one.name,), one.free_bytes) for one in there if one.free_bytes is not None],
+        metrics.CLUSTER_MODELS: [row for one in there for row in _states(one)],
+        metrics.CLUSTER_SLOTS: [((one.name,), sum(model.slots for model in one.models)) for one in there],
+        metrics.CLUSTER_BUSY: [((one.name,), sum(model.busy for model in one.models)) for one in there],
+        metrics.CLUSTER_WAITING: [((one.name,), sum(model.waiting for model in one.models)) for one in there],
+        metrics.CLUSTER_CLAIMS: [((one.name,), len(one.claims)) for one in nodes],
+        metrics.CLUSTER_FORWARDED: [((name,), one.requests) for name, one in passed.items()],
+        metrics.CLUSTER_FAILED: [((name,), one.failures) for name, one in passed.items()],
+    }
+
+
+def _states(node: NodeStatus) -> Iterator[tuple[tuple[str, ...], float]]:
+    for state in ("loading", "ready"):
+        yield (node.name, state), sum(model.state == state for model in node.models)
 
 
 def _family(metric: Metric, rows: Rows) -> Family:

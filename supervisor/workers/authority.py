@@ -7,9 +7,8 @@ worker can pass for the gateway.
 from __future__ import annotations
 
 import datetime
-import hashlib
+import hmac
 import ipaddress
-import ssl
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +54,7 @@ class Authority:
         self._key = read
         self.certificate = self._file.read_text("ascii")
         self._read = x509.load_pem_x509_certificate(self.certificate.encode())
-        self.fingerprint = fingerprint_of(self.certificate)
+        self.fingerprint = _fingerprint(self._read).decode()
 
     def sign(self, request: str, name: str) -> tuple[str, str]:
         """Return a worker's certificate (PEM), and its serial number in hexadecimal.
@@ -112,9 +111,21 @@ class Authority:
         atomic_write(self._file, _pem(authority).encode())
 
 
-def fingerprint_of(certificate: str) -> str:
-    """Return the SHA-256 of a certificate's DER form, in hexadecimal. Raises ValueError."""
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
+def proven(certificate: str, fingerprint: str) -> str | None:
+    """Return the certificate (PEM) that a stranger has sent, where it is the one of this fingerprint; else None.
+
+    Whatever else the text has is not in what is returned: a second certificate would be trusted as the first.
+    """
+    try:
+        found = x509.load_pem_x509_certificate(certificate.encode("utf-8", "replace"))
+    except ValueError:
+        return None
+    return _pem(found) if hmac.compare_digest(_fingerprint(found), fingerprint.encode()) else None
+
+
+def _fingerprint(certificate: x509.Certificate) -> bytes:
+    """Return the SHA-256 of a certificate's DER form, in hexadecimal."""
+    return certificate.fingerprint(hashes.SHA256()).hex().encode()
 
 
 def serial_of(certificate: str) -> str:

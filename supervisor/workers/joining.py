@@ -14,7 +14,7 @@ import msgspec
 from supervisor.core.workers import messages as m
 from supervisor.core.workers.token import JoinToken
 from supervisor.errors import WorkerRefused
-from supervisor.workers.authority import fingerprint_of, new_request
+from supervisor.workers.authority import new_request, proven
 from supervisor.workers.lines import Lines
 from supervisor.workers.membership import CHAIN, KEY, Membership, keep
 
@@ -29,18 +29,18 @@ async def join(folder: Path, token: JoinToken, name: str) -> Membership:
     unproven.check_hostname, unproven.verify_mode = False, ssl.CERT_NONE  # nothing secret is said to it
     try:
         first = await _ask(token, unproven, m.Join(name, m.PROTOCOL))
-        certificate = first.certificate if isinstance(first, m.Authority) else ""
-        if not certificate or fingerprint_of(certificate) != token.authority:
+        certificate = proven(first.certificate, token.authority) if isinstance(first, m.Authority) else None
+        if certificate is None:
             raise WorkerRefused(
                 f"{where} is not the daemon that made the invitation, or has begun anew. Nothing was told to it; "
                 "ask for a new invitation."
             )
-        proven = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        proven.minimum_version = ssl.TLSVersion.TLSv1_3
-        proven.check_hostname = False
-        proven.load_verify_locations(cadata=certificate)
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.minimum_version = ssl.TLSVersion.TLSv1_3
+        trusting.check_hostname = False
+        trusting.load_verify_locations(cadata=certificate)
         key, request = new_request()
-        answer = await _ask(token, proven, m.Join(name, m.PROTOCOL, token.secret, request))
+        answer = await _ask(token, trusting, m.Join(name, m.PROTOCOL, token.secret, request))
     except (OSError, TimeoutError, ValueError, msgspec.DecodeError) as error:
         reason = str(error) or "no answer in time"
         raise WorkerRefused(f"The daemon cannot be reached at {where}: {reason}.") from None

@@ -98,7 +98,7 @@ def test_a_request_without_a_byte_is_tried_once_more_on_a_fresh_engine(daemon: R
     waiting.start()
     wait_until(lambda: daemon.model("talker")["leases"] == 1, "the request holds a lease")
     os.kill(first, signal.SIGKILL)
-    waiting.join(30)
+    waiting.join(PATIENCE)
     assert said(answers[0], stream=stream) == HELLO
     assert daemon.model("talker")["pid"] not in {None, first}
     assert daemon.model("talker")["leases"] == 0
@@ -130,7 +130,7 @@ def test_unload_now_is_not_undone_by_a_request_without_a_byte(daemon: RunningDae
     waiting.start()
     wait_until(lambda: daemon.model("talker")["leases"] == 1, "the request holds a lease")
     status = daemon.http.post("/api/v1/models/unload", json={"model": "talker", "now": True}).json()
-    waiting.join(30)
+    waiting.join(PATIENCE)
     assert answers == [(502, "engine_lost")]
     assert status["state"] == daemon.model("talker")["state"] == "unloaded"
 
@@ -152,7 +152,7 @@ def test_an_engine_that_dies_twice_is_an_error(daemon: RunningDaemon) -> None:
         killed.add(pid)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: daemon.model("talker")["pid"] not in killed, "the death is noticed")
-    waiting.join(30)
+    waiting.join(PATIENCE)
     assert answers == [(502, "engine_lost")]
 
 
@@ -224,5 +224,5 @@ def test_unload_now_ends_open_streams_and_unload_waits_for_them(daemon: RunningD
         status = daemon.http.post("/api/v1/models/unload", json={"model": "talker", "now": True}).json()
         assert (status["state"], status["pid"]) == ("unloaded", None)
         assert [line for line in events if line][-1] == "data: [DONE]"
-        unloading.join(10)
+        unloading.join(PATIENCE)
         assert not unloading.is_alive()

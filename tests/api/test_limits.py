@@ -216,7 +216,7 @@ def slowly(client: socket.socket) -> Iterator[bytes]:
         except TimeoutError:
             yield b"x"
         else:
-            client.settimeout(60)
+            client.settimeout(PATIENCE)
             return
 
 

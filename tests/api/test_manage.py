@@ -168,7 +168,7 @@ def test_unload_during_a_load_cancels_it(engine_binary: Path, tmp_path: Path) ->
         assert daemon.model("demo")["state"] == "loading"
         status = daemon.http.post("/api/v1/models/unload", json={"model": "demo"}).json()
         assert (status["state"], status["pid"]) == ("unloaded", None)
-        loading.join(20)
+        loading.join(PATIENCE)
         assert outcome == [(503, "load_cancelled")]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -26,9 +26,7 @@ def router(engine_binary: Path, talker: Path, tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("router")
     preset = folder / "router.ini"
     preset.write_text(f"[talker]\nmodel = {talker}\nalias = parrot\n[chatter]\nmodel = {talker}\n")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [str(engine_binary), "--models-preset", str(preset), "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "router.log").open("wb") as log:
         process = subprocess.Popen([*command, "-c", "4096"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -73,7 +73,7 @@ def test_a_stream_goes_on_while_another_model_waits_for_its_room(daemon: Running
         rest = [line for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         assert '"finish_reason":"length"' in rest[-2].replace(" ", "")
-        assert waiting.result(30) == WORDS["c"]
+        assert waiting.result(PATIENCE) == WORDS["c"]
 
 
 def test_the_evicted_model_comes_back_after_a_waiter_has_left(daemon: RunningDaemon) -> None:
@@ -114,7 +114,7 @@ def test_an_engine_that_is_killed_while_it_loads_leaves_the_model_usable(daemon:
         waiting = other.submit(daemon.chat, "c", "Hi")
         wait_until(lambda: daemon.model("c")["pid"] is not None, "an engine that loads")
         os.kill(daemon.model("c")["pid"], signal.SIGKILL)
-        assert waiting.result(30).status_code in {200, 503}
+        assert waiting.result(PATIENCE).status_code in {200, 503}
     daemon.load("c")
     assert says(daemon, "c") == WORDS["c"]
 

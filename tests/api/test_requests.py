@@ -33,7 +33,7 @@ def asking(daemon: RunningDaemon, content: str, **more: Any) -> Iterator[list[ht
     thread = threading.Thread(target=lambda: answers.append(daemon.chat("talker", content, **more)))
     thread.start()
     yield answers
-    thread.join(30)
+    thread.join(PATIENCE)
     assert answers, "the request was not answered"
 
 

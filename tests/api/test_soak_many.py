@@ -164,7 +164,7 @@ def test_everything_at_once(engine_binary: Path, scripted_model: ScriptedModel) 
                 thread.start()
             seen = finished(clients, SECONDS + 200)
             for thread in (*harm, watch):
-                thread.join(200)
+                thread.join(2 * PATIENCE)
             after = at_rest(daemon)
             report(daemon, clients, seen, harm, watch, (before, after))
         assert [failure for one in harm for failure in one.failed] == []

@@ -21,6 +21,7 @@ import pytest
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 from tests.support.gated import Gate
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -161,9 +162,9 @@ def test_the_official_client_does_not_see_them(gated: Gated) -> None:
         wait_until(lambda: gated.daemon.model("talker")["waiting"] == 3, "all of them wait")
         time.sleep(3 * EVERY)
         gated.open()
-        for chunks in (chat.result(30), with_tools.result(30)):
+        for chunks in (chat.result(PATIENCE), with_tools.result(PATIENCE)):
             assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == HELLO
-        assert [event.type for event in answer.result(30)][-1] == "response.completed"
+        assert [event.type for event in answer.result(PATIENCE)][-1] == "response.completed"
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
@@ -227,8 +228,8 @@ def test_a_client_without_a_stream_and_one_that_is_given_none_hear_nothing(
         with off.asking() as lines:
             off.open()
             assert data(lines)[-1] == "[DONE]"
-        assert not [line for line in streamed.result(30).text.splitlines() if line.startswith(":")]
-        assert whole.result(30).json()["choices"][0]["message"]["content"] == HELLO
+        assert not [line for line in streamed.result(PATIENCE).text.splitlines() if line.startswith(":")]
+        assert whole.result(PATIENCE).json()["choices"][0]["message"]["content"] == HELLO
 
 
 def test_a_client_that_leaves_while_it_hears_comments_is_gone(gated: Gated) -> None:

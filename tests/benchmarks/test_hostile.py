@@ -21,6 +21,7 @@ from benchmarks.servers import MODEL
 from tests.benchmarks.running import run_benchmark
 from tests.support.daemon import wait_until
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -82,8 +83,7 @@ def listening(answer: bytes = b"") -> Iterator[_Listener]:
 
 def closed() -> Place:
     """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return Place("m", taken.getsockname()[1])
+    return Place("m", free_port())
 
 
 def test_bodies_have_the_size_that_is_asked_for_and_name_the_model() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +21,8 @@ from tests.cli.conftest import Cli
 from tests.fakes import fake_daemon
 from tests.fakes.fake_daemon import FakeDaemon
 from tests.support.daemon import wait_until
+from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 PROGRAM = [sys.executable, "-P", fake_daemon.__file__]
 
@@ -38,13 +39,6 @@ def dead_pid() -> int:
     return child.pid
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_the_endpoint_file_leads_to_the_daemon(cli: Cli, daemon: FakeDaemon) -> None:
     assert cli("ps", "--json").json()["url"] == daemon.url
 
@@ -52,7 +46,7 @@ def test_the_endpoint_file_leads_to_the_daemon(cli: Cli, daemon: FakeDaemon) -> 
 def test_an_endpoint_file_of_a_dead_daemon_counts_for_nothing(cli: Cli) -> None:
     cli.state.mkdir()
     file = cli.state / "endpoint.json"
-    for content in (f'{{"url": "http://127.0.0.1:{closed_port()}", "pid": 1}}', "{", "[]", '{"url": 1}'):
+    for content in (f'{{"url": "http://127.0.0.1:{free_port()}", "pid": 1}}', "{", "[]", '{"url": 1}'):
         file.write_text(content)
         assert cli("ps").code == 3, content
 
@@ -112,7 +106,7 @@ def test_starts_at_once_end_with_one_daemon(where: Places) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     try:
         assert len(found) == 4
         assert len({daemon.status["pid"] for daemon in found}) == 1
@@ -129,7 +123,7 @@ def test_start_outlasts_a_daemon_on_its_way_out(where: Places) -> None:
         starting.start()
         log = where.daemon_log
         wait_until(lambda: log.exists() and "already_running" in log.read_text(), "a refusal")
-    starting.join(30)
+    starting.join(PATIENCE)
     assert len(found) == 1
     stop_daemon(found[0])
 
@@ -149,7 +143,7 @@ def test_stop_is_idempotent(cli: Cli) -> None:
     first = cli("stop")
     assert (first.code, first.out) == (0, "no daemon is running\n")
     assert cli("stop", "--json").json() == {"stopped": False, "pid": None}
-    assert cli("stop", "--url", f"http://127.0.0.1:{closed_port()}").code == 0
+    assert cli("stop", "--url", f"http://127.0.0.1:{free_port()}").code == 0
 
 
 def test_stop_from_the_command_line(cli: Cli, where: Places) -> None:

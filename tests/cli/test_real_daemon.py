@@ -17,11 +17,10 @@ from tests.cli.conftest import Cli
 from tests.cli.test_terminal import PROMPT, Terminal
 from tests.support.daemon import wait_until
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 from tests.support.scripted import ScriptedModel
 
 pytestmark = pytest.mark.engine
-
-STOP_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -157,7 +156,7 @@ def test_serve_in_the_foreground_ends_with_ctrl_c(real: Cli) -> None:
         refused = real("serve", "--port", "0", "--json")
         assert (refused.code, refused.json()["error"]["code"]) == (1, "daemon_already_running")
         serving.send_signal(signal.SIGINT)
-        assert serving.wait(STOP_SECONDS) == 0
+        assert serving.wait(PATIENCE) == 0
     finally:
         end(serving)
 
@@ -171,8 +170,7 @@ def test_a_taken_port_is_said_with_the_logs_end(real: Cli) -> None:
 
 
 def test_a_daemon_in_the_background_reads_the_configuration_of_the_working_folder(real: Cli) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     (real.folder / "supervisor.yaml").write_text(f"server: {{port: {port}}}\n")
     assert real("load", "demo", "--json").json()["base_url"] == f"http://127.0.0.1:{port}/v1"
 

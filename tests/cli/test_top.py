@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from supervisor.cli.picture import Choice, Line, Snapshot, View, picture
+from supervisor.cli.rows import MODEL_HEADERS
 from supervisor.cli.tables import columns_of
 from tests.cli.conftest import Cli
 from tests.cli.test_real_daemon import real as real_fixture
@@ -77,11 +80,67 @@ def test_it_fits_every_screen(width: int, height: int) -> None:
         assert chosen is None or height < 24 or any(line.style == "chosen" for line in lines), "it scrolls"
 
 
+def node(name: str, models: list[Json], **more: Any) -> Json:
+    """A node as the daemon tells of it; of `two` it is told that a card holds 12 GiB of ours."""
+    held: Json = {"model": "far", "weights_bytes": 11 * GIB, "kv_bytes": GIB, "compute_bytes": 0, "other_bytes": 0}
+    card = {"name": "CUDA0", "total_bytes": 24 * GIB, "free_bytes": 6 * GIB, "held": [held]}
+    host = {"name": "CPU", "total_bytes": 64 * GIB, "free_bytes": 32 * GIB, "held": []}
+    facts = {"state": "ready", "here": False, "asked": True, "why": None, "requests": 2, "free_bytes": 30 * GIB}
+    return {"name": name, **facts, "devices": [card, host], "models": models, **more}
+
+
+def clustered(others: list[Json], models: list[Json]) -> Snapshot:
+    """A snapshot of a node `one` of a cluster, which has these models."""
+    return replace(snapshot(models), nodes=[node("one", models, here=True, requests=1), *others])
+
+
+def test_in_a_cluster_devices_and_models_are_shown_by_node() -> None:
+    others = [
+        node("two", [model("far", "ready", n_ctx=8192, leases=2)]),
+        node("three", [model("slow", "loading")], asked=False, why="it does not answer in time", requests=None),
+        node("four", [], state="away", asked=False, why="it is away", requests=None),
+    ]
+    shown = texts(picture(clustered(others, [model("near", "ready")]), View(), 120, 40))
+    place = shown.index("two · ready · requests: 2")
+    assert shown[1] == "one (this) · ready · requests: 1"
+    assert shown[place + 1] == f"CUDA0  {'█' * 12}{'▒' * 6}{'·' * 6}  18 GiB of 24 GiB, ours 12 GiB"
+    assert shown[place + 2] == f"host   {'▒' * 12}{'·' * 12}  32 GiB of 64 GiB, ours 0 B"
+    assert shown[place + 3] == "three · ready · it does not answer in time, as it last told · 30 GiB free for models"
+    assert shown[place + 4] == "four · away"
+    rows = [line.split() for line in shown]
+    assert ["NODE", *MODEL_HEADERS] in rows
+    assert ["›", "one", "(this)", "near", "ready"] in [row[:5] for row in rows]
+    assert ["two", "far", "ready", "-", "8192"] in [row[:5] for row in rows]
+    assert ["three", "slow", "loading"] in [row[:3] for row in rows]
+
+
+def test_models_of_the_same_name_on_two_nodes_are_two_choices() -> None:
+    both = clustered([node("two", [model("a", "ready", pinned=True)])], [model("a", "ready")])
+    assert both.choices() == [Choice("model", "a"), Choice("model", "a", "two")]
+    assert (both.pins(both.choices()[0]), both.pins(both.choices()[1])) == (False, True)
+    lines = picture(both, View(Choice("model", "a", "two")), 120, 40)
+    assert [line.text.split()[:3] for line in lines if line.style == "chosen"] == [["›", "two", "a"]]
+
+
+@pytest.mark.parametrize("height", [5, 8, 12, 24, 60])
+def test_a_large_cluster_fits_every_screen(height: int) -> None:
+    many = [node(f"node-{number}", [model(f"m{number}", "ready")]) for number in range(40)]
+    for chosen in (None, Choice("model", "near"), Choice("model", "m30", "node-30")):
+        lines = picture(clustered(many, [model("near", "ready")]), View(chosen), 60, height)
+        assert len(lines) <= height
+        assert all(columns_of(line.text) <= 60 for line in lines), texts(lines)
+        assert height < 24 or any(line.style == "chosen" for line in lines), "it scrolls"
+
+
 def test_what_is_foreign_cannot_drive_the_screen() -> None:
     evil = "evil\x1b[2J\n\x9b"
     lines = picture(snapshot([model(evil, "ready")], [{**REQUEST, "model": evil}]), View(question=evil), 100, 30)
     assert all(line.text.isprintable() for line in lines)
     assert sum("evil" in line.text for line in lines) == 3
+    elsewhere = clustered([node(evil, [model(evil, evil)], why=evil), node(evil, [], asked=False, why=evil)], [])
+    lines = picture(elsewhere, View(message=evil), 100, 30)
+    assert all(line.text.isprintable() for line in lines)
+    assert sum("evil" in line.text for line in lines) == 3, "two nodes, and the message"
 
 
 def test_the_choice_moves_and_stays_with_its_line() -> None:
@@ -128,6 +187,28 @@ def test_keys_pin_unload_cancel_and_end(cli: Cli, busy: FakeDaemon) -> None:
     assert ("DELETE", "/api/v1/requests/7", {}) in busy.requests
     assert [body["model"] for body in busy.called("/api/v1/models/unload")] == ["a"]
     assert terminal.shown.endswith("\x1b[?25h\x1b[?1049l"), "the terminal is as it was"
+
+
+def test_of_a_model_on_another_node_it_says_what_to_do(cli: Cli, busy: FakeDaemon) -> None:
+    far, pinned = model("far one", "ready"), model("held", "ready", pinned=True)
+    busy.nodes = [node("one", [], here=True), node("two", [far, pinned])]
+    with Terminal(cli, "top") as terminal:
+        terminal.see("› one (this)  a ")
+        terminal.type("j")
+        terminal.see("› two ")
+        terminal.type("u")
+        terminal.see("far one is on the node two. There: `supervisor unload 'far one'`.")
+        terminal.type("p")
+        terminal.see("There: `supervisor pin 'far one'`.")
+        terminal.type("jp")
+        terminal.see("There: `supervisor unpin held`.")
+        terminal.type("q")
+        assert terminal.end() == 0
+    assert not busy.called("/api/v1/models/unload")
+    assert not busy.called("/api/v1/models/pin")
+    assert set(cli("top", "--json").json()) == {"status", "devices", "requests", "nodes"}
+    assert set(cli("top", "--json", "--here").json()) == {"status", "devices", "requests"}
+    assert "two" not in cli("top", "--here").out
 
 
 def test_what_the_daemon_refuses_is_told_and_it_goes_on(cli: Cli, busy: FakeDaemon) -> None:

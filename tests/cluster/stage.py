@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,25 +15,7 @@ import psutil
 
 from tests.support.daemon import RunningDaemon, environment, scratch_home, start_daemon, wait_until
 from tests.support.patience import PATIENCE
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in taken:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in taken]
-
-
-def free_pair() -> int:
-    """A port that nobody listens at now, nor at the next one."""
-    while True:
-        (first,) = free_ports(1)
-        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", first))
-            other.bind(("127.0.0.1", first + 1))
-            return first
+from tests.support.ports import free_pair, free_port
 
 
 class Node:
@@ -46,7 +27,7 @@ class Node:
         self.engine = engine
         self.settings = settings
         self.env = environment(home, engine)
-        self.port = free_ports(1)[0]
+        self.port = free_port()
         self.store_port = free_pair()
         self.running: RunningDaemon | None = None
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import nats
 import nats.aio.client
@@ -34,6 +34,7 @@ from supervisor.workers.authority import Authority, new_request
 from tests.support.certificates import Authority as Foreign
 from tests.support.paths import ROOT
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 from tests.support.programs import beside_python
 
 pytestmark = pytest.mark.anyio
@@ -47,17 +48,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at just now."""
-    with contextlib.ExitStack() as stack:
-        made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(one.getsockname()[1]) for one in made]
-
-
 def node(folder: Path) -> Membership:
     """The first node of a cluster."""
-    peers, store = free_ports(2)
-    return begin(folder, "first", ("127.0.0.1", peers), [Server("127.0.0.1", store)])
+    return begin(folder, "first", ("127.0.0.1", free_port()), [Server("127.0.0.1", free_port())])
 
 
 def server_of(kept: Membership, **env: str) -> NatsServer:
@@ -533,7 +526,14 @@ async def test_one_that_was_handed_over_and_has_ended_is_replaced(tmp_path: Path
         await again.close()
 
 
-async def test_one_that_is_disowned_goes_on(tmp_path: Path) -> None:
+async def test_one_that_is_disowned_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn, spawned = Child.spawn, []
+
+    async def noted(*argv: Any, **options: Any) -> Child:
+        spawned.append(await spawn(*argv, **options))
+        return spawned[0]
+
+    monkeypatch.setattr(Child, "spawn", noted)
     server = server_of(node(tmp_path / "cluster"))
     await server.start()
     process = process_of(server)
@@ -544,7 +544,8 @@ async def test_one_that_is_disowned_goes_on(tmp_path: Path) -> None:
         assert process.status() != psutil.STATUS_ZOMBIE
     finally:
         process.kill()
-        await asyncio.to_thread(psutil.wait_procs, [process], PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await spawned[0].exit
 
 
 # three of them
@@ -554,7 +555,7 @@ class Three:
     """Three servers that know each other, in one folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.ports, self.routes = free_ports(3), free_ports(3)
+        self.ports, self.routes = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
         self._folder = folder
         self.kept = node(folder)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from supervisor.core.cluster import messages as m
 from supervisor.core.cluster.choice import Choice, Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import CLAIM_S, SILENT_S, Directory
-from supervisor.core.cluster.placing import Offer, best
+from supervisor.core.cluster.placing import Offer, best, why_best
 from supervisor.core.cluster.running import running_of
 from supervisor.core.schedule.lifecycle import EngineState
 from supervisor.core.schedule.view import EngineView, ModelView
@@ -380,6 +380,20 @@ def can_load(found: Directory, nodes: tuple[str, ...], now: float, tried: set[st
 def test_the_best_offer(offers: list[Offer], wanted: str | None) -> None:
     found = best(offers, ("b", "a"))
     assert (None if found is None else found.node) == wanted
+
+
+@pytest.mark.parametrize(
+    ("offers", "why"),
+    [
+        ([Offer("a", fits=True), Offer("b", fits=False)], "no other node"),
+        ([Offer("a", fits=True, evicts=1), Offer("b", fits=True)], "fewer models"),
+        ([Offer("a", fits=True, here=False), Offer("b", fits=True)], "files"),
+        ([Offer("a", fits=True, tokens_per_second=5.0), Offer("b", fits=True, tokens_per_second=50.0)], "fastest"),
+        ([Offer("a", fits=True), Offer("b", fits=True)], "most free memory"),
+    ],
+)
+def test_it_is_said_what_makes_an_offer_the_best(offers: list[Offer], why: str) -> None:
+    assert why in why_best(offers, ("b", "a"))
 
 
 def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:

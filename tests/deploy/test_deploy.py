@@ -21,10 +21,10 @@ import yaml
 from supervisor.cli.main import build_parser
 from supervisor.config import Settings
 from supervisor.core.cluster.ports import PEER_PORT, STORE_PORT
-from tests.cluster.test_natsserver import free_ports
 from tests.support.daemon import environment, scratch_home, wait_until
 from tests.support.paths import ROOT
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 from tests.support.programs import beside_python
 
 DEPLOY = ROOT / "deploy"
@@ -106,7 +106,7 @@ class Node:
 
     def __init__(self, home: Path, engine: Path, number: int, first: str) -> None:
         self.home = home
-        self.port, node, store = free_ports(3)
+        self.port, node, store = free_port(), free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         programs = home / "programs"
         programs.mkdir()
@@ -181,8 +181,7 @@ def test_the_script_makes_a_cluster_and_a_node_comes_back_to_it(engine_binary: P
 
 
 def test_a_node_that_cannot_join_ends_with_an_error(engine_binary: Path) -> None:
-    (port,) = free_ports(1)
-    with node_of(engine_binary, 2, f"http://127.0.0.1:{port}") as alone:
+    with node_of(engine_binary, 2, f"http://127.0.0.1:{free_port()}") as alone:
         assert alone.process.wait(PATIENCE) != 0
         assert not (alone.home / "cluster" / "cluster.json").exists()
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from supervisor.core.devices.engine_list import parse_device_list
 from tests.evidence.settings import Setting
+from tests.support.ports import free_port
 
 LOADED = "srv  llama_server: model loaded"
 PROJECTED = "projected to use"
@@ -225,7 +226,7 @@ class Server:
         try:
             addresses = []
             for _ in range(count):
-                port = _free_port()
+                port = free_port()
                 command = [str(binary), "-H", "127.0.0.1", "-p", str(port)]
                 running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
                 _wait_for(port)
@@ -297,12 +298,6 @@ def _reason(lines: list[str], code: int) -> str:
             if match := pattern.search(line):
                 return re.sub(r"/\S+/", "", " ".join(filter(None, match.groups())) or match[0])[:200]
     return f"exit code {code}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int, patience: float = 10.0) -> None:

@@ -42,10 +42,10 @@ class FakeDaemon:
 
     models: the statuses by id. answers: what other paths answer. refusal: the error that a restart answers: status,
     code, message. loading: events a load sends (default: loading, then
-    ready). chat: the chunks of the next answers, a callable of the request. disk: models on disk. remarks: what each
-    event of a load has besides. requests: (method, path with query, body) as they came in. held: set by the test to let
-    a stream go on that yields the `WAIT` marker; reached: set when a stream got there. breaks: how many of the next
-    questions for the status are broken off.
+    ready). chat: the chunks of the next answers, a callable of the request. disk: models on disk. nodes: of its
+    cluster. remarks: what each event of a load has besides. requests: (method, path with query, body) as they came in.
+    held: set by the test to let a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
+    breaks: how many of the next questions for the status are broken off.
     """
 
     WAIT = "wait"
@@ -60,6 +60,7 @@ class FakeDaemon:
         self.chat: Callable[[Json], list[Json | str]] = introduce
         self.disk: list[Json] = []
         self.remarks: Json = {}
+        self.nodes: list[Json] = []
         self.stopping = False
         self.breaks = 0
         self.logs: list[str] = ["first line", "second line"]
@@ -210,6 +211,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._pin(daemon, body, pinned=path.endswith("/pin"))
         elif path == "/api/v1/requests":
             self._json(200, {"requests": daemon.in_flight})
+        elif path == "/api/v1/cluster/plan":
+            self._error(409, "cluster_off", "This daemon is in no cluster.")
+        elif path == "/api/v1/cluster/nodes":
+            self._json(200, {"node": None, "connected": False, "unable": None, "nodes": daemon.nodes})
         elif path.startswith("/api/v1/requests/"):
             self._cancel(daemon, path.rpartition("/")[2])
         elif path == "/api/v1/events":

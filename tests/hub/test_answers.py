@@ -48,6 +48,7 @@ OF_WORKERS = {
     ("post", "/api/v1/cluster/nodes/{name}/drain"),
     ("delete", "/api/v1/cluster/nodes/{name}"),
     ("post", "/api/v1/cluster/leave"),
+    ("post", "/api/v1/cluster/plan"),
 }
 """Of other hosts; tests/workers and tests/cluster ask them where some are."""
 
@@ -160,6 +161,7 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
 
 def _ask_of_what_is(ask: Asking) -> None:
     ask("get", "/api/v1/memory")
+    assert ask("get", "/api/v1/cluster/nodes") == {"node": None, "connected": False, "unable": None, "nodes": []}
     ask("get", "/api/v1/config")
     ask("get", "/api/v1/engines")
     ask("get", "/api/v1/toolcalls")

@@ -21,6 +21,7 @@ from supervisor.hub.models import Chosen, HubModels
 from supervisor.hub.partials import partial_of
 from tests.hub.conftest import Client
 from tests.support.hub import Fault, LocalHub
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -38,8 +39,8 @@ def unfinished(hub: LocalHub, client: Client) -> tuple[HubModels, Chosen, Path]:
     return models, client.chosen("a/b:Q4_0", models), place
 
 
-async def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - files and processes tell nobody
             await asyncio.sleep(0.01)
 
@@ -140,7 +141,7 @@ async def test_nobody_downloads_for_one_who_could_not_be_told_of_it(hub: LocalHu
         raise LookupError("a bug")
 
     chosen = client.chosen("a/b:Q4_0", models)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(LookupError):
             await models.fetch(chosen, vision=True, watch=watch)
         await eventually(lambda: not children())

@@ -43,6 +43,7 @@ from tests.llamacpp.fakes import (
     put_release,
     silent,
 )
+from tests.support.patience import PATIENCE
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("c++") and shutil.which("cmake")), reason="there is no C++ compiler or no cmake"
@@ -309,7 +310,7 @@ async def answers_health(binary: Path) -> None:
     )
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             async for line in process.stderr:
                 if b"listening" in line:
                     break

@@ -15,7 +15,7 @@ from supervisor.api.errors import render_error
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.routes import SERVED
 from supervisor.core.stream.sse import MAX_EVENT_BYTES
-from supervisor.engines.client import EngineResponse
+from supervisor.engines.client import EngineResponse, EngineUnreachable, NotTaken
 from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
@@ -211,3 +211,49 @@ def test_the_last_event_and_the_end_are_one_message() -> None:
         (b'data: {"choices":[]}\n\n', True),
         (b"data: [DONE]\n\n", False),
     ]
+
+
+class _Mortal(_Engine):
+    """Engines that die one after the other, each in one way; the next one answers."""
+
+    def __init__(self, *ends: EngineUnreachable) -> None:
+        super().__init__([EVENT, DONE])
+        self._ends = list(ends)
+        self.tried = 0
+        self.broken = None
+        self.engine = self
+        self.model = "m"
+        self.exit: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.exit.set_result("signal 9 (SIGKILL)")
+
+    def tail(self, lines: int) -> tuple[str, ...]:
+        return ()
+
+    async def engine_gone(self, within: float) -> bool:
+        return True
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes, more: str = "") -> AsyncIterator[EngineResponse]:
+        self.tried += 1
+        if self._ends:
+            raise self._ends.pop(0)
+        yield MadeAnswer(self._parts, self.content_type)
+
+
+DEAD, DIES = NotTaken("nobody listens"), EngineUnreachable("broken off")
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "tried"),
+    [((DIES,), 200, 2), ((DIES, DIES), 502, 2), ((DEAD, DIES), 200, 3), ((DIES, DEAD, DEAD), 200, 4)],
+)
+def test_an_engine_that_was_dead_before_it_had_the_request_is_no_try(
+    ends: tuple[EngineUnreachable, ...], status: int, tried: int
+) -> None:
+    async def answered() -> tuple[int, int]:
+        engine = _Mortal(*ends)
+        start, *_ = await ask(engine, stream=False)
+        assert engine.leased == 0
+        return int(start["status"]), engine.tried
+
+    assert asyncio.run(answered()) == (status, tried)

@@ -65,7 +65,7 @@ def bare_engine(binary: Path, script: Script, *arguments: str) -> Iterator[str]:
 
 
 def wait_until_ready(child: subprocess.Popen[bytes], path: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         assert child.poll() is None, "the engine exited"
         with suppress(OSError), closing(UnixConnection(path)) as connection:

@@ -9,10 +9,11 @@ import pytest
 
 from supervisor.daemon.lock import allow_many_files, file_shares, listen
 from supervisor.errors import AddressInUse
+from tests.support.patience import PATIENCE
 
 
 def test_who_learns_of_the_address_is_not_turned_away() -> None:
-    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname(), 1):
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname(), PATIENCE):
         pass
 
 

@@ -18,6 +18,7 @@ from supervisor.system.child import ExitStatus, StopGrace
 from tests.fakes import install_fake
 from tests.shell.engines import Bench
 from tests.shell.waiting import until, until_gone
+from tests.support.patience import PATIENCE
 
 pytestmark = [
     pytest.mark.anyio,
@@ -127,7 +128,7 @@ async def test_cancelling_twice_ends_it_too(bench: Bench, fake: str) -> None:
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task})
-    await asyncio.wait_for(engine.exit, 10)
+    await asyncio.wait_for(engine.exit, PATIENCE)
     bench.assert_nothing_left(engine)
 
 
@@ -170,7 +171,7 @@ async def test_a_kill_from_outside_is_noticed_at_once(bench: Bench, fake: str) -
     await bench.start(engine)
     assert engine.pid is not None
     os.kill(engine.pid, signal.SIGKILL)
-    assert await asyncio.wait_for(engine.exit, 1) == ExitStatus(None, signal.SIGKILL)
+    assert await asyncio.wait_for(engine.exit, PATIENCE) == ExitStatus(None, signal.SIGKILL)
     bench.assert_nothing_left(engine)
     await engine.stop()
 

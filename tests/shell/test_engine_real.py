@@ -143,7 +143,7 @@ async def test_a_kill_from_outside_is_noticed_at_once(bench: Bench, engine_binar
     await bench.start(engine)
     assert engine.pid is not None
     os.kill(engine.pid, signal.SIGKILL)
-    assert await asyncio.wait_for(engine.exit, 1) == ExitStatus(None, signal.SIGKILL)
+    assert await asyncio.wait_for(engine.exit, PATIENCE) == ExitStatus(None, signal.SIGKILL)
     await engine.stop()
     bench.assert_nothing_left(engine)
 

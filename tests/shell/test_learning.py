@@ -38,6 +38,7 @@ from supervisor.store import Database
 from supervisor.system import processes
 from supervisor.system.sockets import fresh_socket
 from tests.evidence.subjects import write_subject
+from tests.support.patience import PATIENCE
 from tests.support.placements import placement
 from tests.support.scripted import ScriptedModel
 from tests.support.workers import rpc_worker
@@ -124,7 +125,7 @@ class Workshop:
             attendants=Attendants(notes),
         )
         self.engines.append(engine)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return await engine.start(lambda _: None)
 
     async def slot_lines(self, launch: LaunchSpec) -> int:

@@ -16,6 +16,7 @@ from supervisor.pool.lease import Lease
 from supervisor.pool.pool import Pool
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +62,7 @@ def bench_of(folder: Path, *broken: str, knobs: tuple[str, ...] = ()) -> Disturb
 
 async def granted_in_full(pool: Pool, model: str, slots: int = 2) -> None:
     """As many leases as the engine has slots are granted at once."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         for lease in await asyncio.gather(*(pool.acquire(model) for _ in range(slots))):
             lease.release()
 
@@ -105,7 +106,7 @@ async def test_a_log_that_cannot_be_written_keeps_no_engine_from_ending(tmp_path
     bench = bench_of(tmp_path, "observe")
     async with bench.pool() as pool:
         (await pool.acquire("a")).release()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             (await pool.acquire("b")).release()  # there is room for one: `a` has been told to end
             await pool.unload("b")
         assert bench.alive() == []
@@ -116,7 +117,7 @@ async def test_a_log_that_cannot_be_written_keeps_no_engine_from_ending(tmp_path
 async def test_a_failed_load_gives_its_room_back_though_nobody_can_say_what_to_try_next(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, "again", knobs=("--exit-before-ready", "--exit-code", "1"))
     async with bench.pool() as pool:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(ModelLoadFailed):
                 await pool.acquire("a")
         bench.binary = install_fake(tmp_path)
@@ -129,7 +130,7 @@ async def test_an_engine_whose_slots_cannot_be_saved_ends_all_the_same(tmp_path:
     bench = bench_of(tmp_path, "park")
     async with bench.pool() as pool:
         (await pool.acquire("a")).release()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             (await pool.acquire("b")).release()
         assert [one.pid for one in bench.alive()] == [bench.engines[1].pid]
     bench.log.close()

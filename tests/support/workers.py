@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-_START_SECONDS = 15
+from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 
 @contextlib.contextmanager
@@ -20,9 +21,7 @@ def rpc_worker(engine_binary: Path) -> Iterator[str]:
     program = engine_binary.resolve().with_name("ggml-rpc-server")
     if not program.is_file():
         pytest.skip(f"no {program.name} beside the engine")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     argv = [str(program), "-H", "127.0.0.1", "-p", str(port), "-t", "1"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -33,7 +32,7 @@ def rpc_worker(engine_binary: Path) -> Iterator[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], port: int) -> None:
-    until = time.monotonic() + _START_SECONDS
+    until = time.monotonic() + PATIENCE
     while True:
         assert process.poll() is None, "the worker ended"
         try:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.support.daemon import ROOT, RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 from tests.takeover.stage import ON_AND_ON, copies, log_of, reading, restart
 
@@ -102,7 +103,7 @@ def test_an_engine_that_cannot_be_adopted_is_loaded_again(
         pid = daemon.load("endless")["pid"]
         with reading(daemon) as reader:
             restart(daemon)
-            assert reader.ended.wait(120)
+            assert reader.ended.wait(PATIENCE)
             assert isinstance(reader.error, dict)
             assert reader.error["code"] == "engine_lost"
         wait_until(lambda: daemon.model("endless")["state"] == "ready", "it is loaded again")

@@ -70,7 +70,7 @@ def said(answer: httpx.Response) -> str:
 def test_streams_engines_and_connections_go_on(daemon: RunningDaemon) -> None:
     before = daemon.load("endless"), daemon.load("brief"), daemon.load("command")
     place = daemon.url.removeprefix("http://")
-    kept = http.client.HTTPConnection(place, timeout=120)
+    kept = http.client.HTTPConnection(place, timeout=PATIENCE)
     kept.request("GET", "/health")
     kept.getresponse().read()
     client = kept.sock.getsockname()
@@ -170,7 +170,7 @@ def test_an_engine_that_dies_is_told_to_a_copy(daemon: RunningDaemon) -> None:
         restart(daemon)
         reader.has_more()
         os.kill(pid, signal.SIGKILL)
-        assert reader.ended.wait(120)
+        assert reader.ended.wait(PATIENCE)
         assert isinstance(reader.error, dict)
         assert reader.error["code"] == "engine_lost"
         assert "signal 9" in reader.error["message"]
@@ -184,7 +184,7 @@ def test_a_copy_that_dies_gives_its_slots_back(daemon: RunningDaemon) -> None:
         reader.has_more()
         (copy,) = copies(daemon)
         copy.kill()
-        assert reader.ended.wait(120)
+        assert reader.ended.wait(PATIENCE)
     assert said(daemon.chat("single", "count", max_tokens=3))
 
 

@@ -13,19 +13,23 @@ from supervisor.cli.daemon import Daemon, connect, explicit_url, find
 from supervisor.cli.exits import DOES_NOT_FIT, OK
 from supervisor.cli.launching import add_launch_options, add_preference, launch_options, preferred
 from supervisor.cli.loading import parse_target
+from supervisor.cli.nodes import HERE, name_of
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, dim, duration, note, print_json, print_table, say, size, token_rate
+from supervisor.errors import ClusterOff, RemoteError
 
 VERB = Verb(
     summary="show where a model would go, and why",
     order=180,
     description="""Say where a model would go: devices, layers, context, what every device would hold, who would have to
 leave, and why; or why it does not fit, and what would help. Nothing is loaded. A running daemon is asked, so that its
-engines count; without one the machine is looked at.""",
+engines count; without one the machine is looked at. In a cluster it is said which node would get it. With options the
+plan is of the node that is asked, as a load is.""",
     examples=(
         ("plan owner/repo:Q4_K_M", "here and now"),
         ("plan model.gguf -c 32k", "with options of llama-server"),
         ("plan owner/repo --prefer speed", "which variant of a repository would be the fastest"),
+        ("plan qwen3-8b --here", "in a cluster: where it would go on this node"),
         ("plan model.gguf --devices 2x24gb", "on a machine that you do not have"),
     ),
     exits=((4, "the model does not fit"),),
@@ -44,6 +48,7 @@ _COLUMNS = {  # in llama.cpp's order of allocating; a column without a byte is n
     "draft": "DRAFT",
     "reserve": "RESERVE",
 }
+_OFFER_HEADERS = ("NODE", "FITS", "LEAVES", "SPEED", "CONTEXT", "FILES")
 _GIB = 1 << 30
 
 _SOURCES = {
@@ -58,6 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", metavar="FILE|NAME|-", help=_DEVICES)
     parser.add_argument("--config", metavar="FILE", help="the configuration, where no daemon is asked")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server, where no daemon is asked")
+    parser.add_argument("--here", action="store_true", help=HERE)
     add_launch_options(parser)
     add_preference(parser)
 
@@ -66,14 +72,20 @@ def run(args: argparse.Namespace) -> int:
     """Plan and show the result."""
     target, options = parse_target(args.target), launch_options(args)
     daemon = None if args.devices else _daemon(args)
+    if daemon and not (args.here or options or preferred(args)) and (chosen := _chosen(daemon, target)) is not None:
+        return _show_chosen(chosen, target, as_json=args.json)
     found = _asked(daemon, args, target, options) if daemon else _planned_here(args, target, options)
     if args.json:
         print_json(found)
     else:
-        (_show if found["fits"] else _show_refusal)(found)
-        for problem in found["problems"]:
-            note(f"{problem['probe']}: {problem['message']}")
+        _show_all(found)
     return OK if found["fits"] else DOES_NOT_FIT
+
+
+def _show_all(found: Json) -> None:
+    (_show if found["fits"] else _show_refusal)(found)
+    for problem in found["problems"]:
+        note(f"{problem['probe']}: {problem['message']}")
 
 
 def _daemon(args: argparse.Namespace) -> Daemon | None:
@@ -87,6 +99,47 @@ def _daemon(args: argparse.Namespace) -> Daemon | None:
 def _asked(daemon: Daemon, args: argparse.Namespace, target: str, options: Json) -> Json:
     body = {"target": target, "options": options or None, **preferred(args)}
     return daemon.client.post("/api/v1/plan", body, timeout=None)
+
+
+def _chosen(daemon: Daemon, target: str) -> Json | None:
+    """Return which node of the daemon's cluster would be chosen; None where it is in none."""
+    try:
+        return daemon.client.post("/api/v1/cluster/plan", {"target": target}, timeout=None)
+    except RemoteError as error:
+        if error.code == ClusterOff.code:
+            return None
+        raise
+
+
+def _show_chosen(found: Json, target: str, *, as_json: bool) -> int:
+    """Print which node is chosen and why, what each of them offers, and the plan of the one."""
+    plan = found["plan"]
+    if as_json:
+        print_json({**(plan or {}), "cluster": {name: value for name, value in found.items() if name != "plan"}})
+    else:
+        where = "no node" if found["node"] is None else found["node"]
+        say(f"{bold(target)} → {bold(where)}: {found['why']}")
+        print_table(_OFFER_HEADERS, [_offer(one) for one in found["offers"]])
+        for one in found["offers"]:
+            if one["why"] is not None and one["why"] != (plan or {}).get("message"):
+                note(f"{one['node']}: {one['why']}")
+        print()
+        if plan is not None:
+            _show_all(plan)
+    return OK if found["node"] is not None else DOES_NOT_FIT
+
+
+def _offer(one: Json) -> tuple[str, ...]:
+    fits = {True: "yes", False: "no", None: "-"}[one["fits"]]
+    rate = one["tokens_per_second"]
+    return (
+        name_of({"name": one["node"], "here": one["here"]}),
+        fits,
+        ", ".join(one["evict_models"]) or "-",
+        "-" if rate is None else f"{token_rate(rate)} t/s",
+        "-" if one["request_ctx"] is None else f"{one['request_ctx']:,}",
+        {True: "here", False: "to download", None: "-"}[one["on_disk"]],
+    )
 
 
 def _planned_here(args: argparse.Namespace, target: str, options: Json) -> Json:

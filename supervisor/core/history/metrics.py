@@ -91,6 +91,32 @@ LOOP_LAG: Final = Metric("loop_lag_seconds", "gauge", "The longest delay of the 
 HISTORY_DROPPED: Final = Metric("history_dropped", "counter", "Records that the history could not take in time.")
 INFLIGHT: Final = Metric("requests_in_flight", "gauge", "Requests that wait or are being answered.")
 
+CLUSTER_CONNECTED: Final = Metric("cluster_connected", "gauge", "1 while this node hears the others of its cluster.")
+CLUSTER_UP: Final = Metric("cluster_node_up", "gauge", "1 for a node that is there, 0 for one that is away.", ("node",))
+CLUSTER_FREE: Final = Metric(
+    "cluster_node_free_bytes", "gauge", "Memory that models could have on a node, as it last told.", ("node",)
+)
+CLUSTER_MODELS: Final = Metric(
+    "cluster_node_models", "gauge", "Models that are ready, or loading, on a node.", ("node", "state")
+)
+CLUSTER_SLOTS: Final = Metric(
+    "cluster_node_slots", "gauge", "Requests that a node's engines take at a time.", ("node",)
+)
+CLUSTER_BUSY: Final = Metric(
+    "cluster_node_slots_busy", "gauge", "Requests that a node's engines are answering.", ("node",)
+)
+CLUSTER_WAITING: Final = Metric("cluster_node_queue_length", "gauge", "Requests that wait on a node.", ("node",))
+CLUSTER_CLAIMS: Final = Metric("cluster_node_claims", "gauge", "Models that a node has the right to load.", ("node",))
+CLUSTER_FORWARDED: Final = Metric(
+    "cluster_forwarded", "counter", "Requests that this node has passed on to another one.", ("node",)
+)
+CLUSTER_FAILED: Final = Metric(
+    "cluster_forward_failures",
+    "counter",
+    "Requests passed on to a node that could not be reached, or broke off its answer.",
+    ("node",),
+)
+
 COUNTED: Final[tuple[Metric, ...]] = (
     *(REQUESTS, ERRORS, REQUEST_SECONDS, QUEUE_SECONDS, FIRST_TOKEN_SECONDS, TOKEN_SECONDS),
     *(PROMPT_TOKENS, CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_SECONDS, PREDICTED_SECONDS),
@@ -104,5 +130,11 @@ PRESENT: Final[tuple[Metric, ...]] = (
 )
 """Those that are looked at when somebody asks."""
 
-METRICS: Final[tuple[Metric, ...]] = (*COUNTED, *PRESENT)
+CLUSTERED: Final[tuple[Metric, ...]] = (
+    *(CLUSTER_CONNECTED, CLUSTER_UP, CLUSTER_FREE, CLUSTER_MODELS, CLUSTER_SLOTS, CLUSTER_BUSY, CLUSTER_WAITING),
+    *(CLUSTER_CLAIMS, CLUSTER_FORWARDED, CLUSTER_FAILED),
+)
+"""Those that a node of a cluster has besides."""
+
+METRICS: Final[tuple[Metric, ...]] = (*COUNTED, *PRESENT, *CLUSTERED)
 """All of them, in the order of the page."""

@@ -36,8 +36,8 @@ export function Bar({ segments, total, label }) {
   </div>`;
 }
 
-/** A device as it is now: who holds what of it. */
-export function DeviceBar({ device }) {
+/** A device as it is now: who holds what of it. `of`: the node that it is of, where that is another one. */
+export function DeviceBar({ device, of = "" }) {
   const held = device.held.map((one) => ({ ...one, sum: PARTS.reduce((sum, [field]) => sum + one[field], 0) }));
   const segments = held.flatMap((one) =>
     PARTS.map(([field, kind, name], at) => ({
@@ -57,7 +57,7 @@ export function DeviceBar({ device }) {
   const label =
     `${device.name}, ${bytes(device.total_bytes)}: ` +
     [...words, `other programs ${bytes(device.others_bytes)}`, `free for models ${bytes(free)}`].join(", ");
-  return html`<section class="device" aria-label=${`Device ${device.name}`}>
+  return html`<section class="device" aria-label=${`Device ${device.name}${of && ` of ${of}`}`}>
     <header>
       <h3>${device.name} <span class="muted small">${device.description || (device.name === "CPU" ? "main memory" : device.backend)}</span></h3>
       <span class="small muted">${bytes(free)} free for models, of ${bytes(device.total_bytes)}</span>

@@ -8,8 +8,9 @@ const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10000;
 
 let following = null; // the controller of the stream of events
-const watched = { memory: 0, speeds: 0 }; // parts of the page that show it
+const watched = { memory: 0, nodes: 0, speeds: 0 }; // parts of the page that show it
 let timer = 0;
+let asking = false; // for the nodes
 
 /** Follow the daemon from now on. */
 export function begin() {
@@ -37,6 +38,7 @@ async function follow(signal) {
   let wait = FIRST_RETRY_MS;
   while (!signal.aborted) {
     try {
+      put({ cluster: null }); // a daemon that is in no cluster stays so until it ends
       await refreshStatus(signal);
       const response = await call("GET", "/api/v1/events", undefined, { signal });
       put({ connected: true, failure: null, locked: false, denied: null });
@@ -89,7 +91,7 @@ function heard(event, data) {
   }
 }
 
-/** Look at it again and again until the returned function is called: `memory`, the devices; `speeds`, of requests. */
+/** Look at it until the returned function is called: `memory`, the devices; `nodes`, of a cluster; `speeds`, of requests. */
 export function watch(what) {
   watched[what] += 1;
   if (watched[what] === 1) tick();
@@ -107,10 +109,14 @@ function lookSoon() {
 async function tick() {
   clearTimeout(timer);
   timer = 0;
-  if (!(watched.memory || watched.speeds) || document.hidden || now().locked || now().denied || !following) return;
+  if (!(watched.memory || watched.nodes || watched.speeds) || document.hidden || now().locked || now().denied || !following) return;
   const { signal } = following;
   try {
-    await Promise.all([watched.memory && lookAtMemory(signal), watched.speeds && lookAtSpeeds(signal)]);
+    await Promise.all([
+      watched.memory && lookAtMemory(signal),
+      watched.nodes && lookAtNodes(signal),
+      watched.speeds && lookAtSpeeds(signal),
+    ]);
   } catch {
     // the stream of events says what is wrong
   }
@@ -121,6 +127,17 @@ async function tick() {
 
 async function lookAtMemory(signal) {
   put({ memory: await get("/api/v1/memory", { signal }) });
+}
+
+/** In no cluster, once is enough; a node may take seconds to answer. */
+async function lookAtNodes(signal) {
+  if (asking || now().cluster?.node === null) return;
+  asking = true;
+  try {
+    put({ cluster: await get("/api/v1/cluster/nodes", { signal }) });
+  } finally {
+    asking = false;
+  }
 }
 
 /** What has come of running requests is no event; one that has ended meanwhile stays away. */

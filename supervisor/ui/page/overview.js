@@ -8,6 +8,7 @@ import { bytes, count, duration, speed, tokens } from "./format.js";
 import { Problem, State, placeOf, useClock } from "./widgets.js";
 import { ModelActions } from "./actions.js";
 import { Throughput, useSummary } from "./history.js";
+import { Nodes, Others } from "./nodes.js";
 
 const GONE = new Set(["unloaded"]);
 
@@ -16,12 +17,14 @@ export function Overview() {
   const [error, setError] = useState(null);
   const summary = useSummary();
   useEffect(() => watch("memory"), []);
+  useEffect(() => watch("nodes"), []);
   const models = [...state.models.values()];
   const here = models.filter((one) => !GONE.has(one.state));
   return html`
     <div class="head"><h1>Overview</h1></div>
     <${Problem} error=${error} />
     <${Tiles} state=${state} models=${models} />
+    <${Nodes} cluster=${state.cluster} />
     <section class="card" aria-labelledby="devices">
       <header><h2 id="devices">Devices</h2><${Legend} /></header>
       ${state.memory
@@ -34,6 +37,7 @@ export function Overview() {
         ? html`<${ModelTable} models=${here} summary=${summary} onError=${setError} />`
         : html`<${Nothing} known=${state.known} />`}
     </section>
+    <${Others} cluster=${state.cluster} />
     <${Throughput} summary=${summary} requests=${state.requests} />
   `;
 }

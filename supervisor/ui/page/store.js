@@ -14,6 +14,7 @@ const state = {
   ended: 0, // requests that have ended since the page was opened
   names: [], // of models, for a key that may not look
   memory: null, // GET /api/v1/memory
+  cluster: null, // GET /api/v1/cluster/nodes
   loads: new Map(), // by target: {status, error, done} of loads begun here
 };
 const listeners = new Set();
