@@ -137,7 +137,7 @@ class NatsStore:
         """See `Store`."""
         store = self._of(bucket)
         for _ in range(3):
-            with contextlib.suppress(KeyWrongLastSequenceError):
+            with contextlib.suppress(KeyWrongLastSequenceError, KeyNotFoundError):  # it may end in between
                 return Entry(key, value, await _asked(store.create(key, value)))
             with contextlib.suppress(KeyNotFoundError):
                 found = await _asked(store.get(key))
@@ -151,7 +151,7 @@ class NatsStore:
             if value is not None:
                 return await _asked(store.update(key, value, last=revision))
             await _asked(store.delete(key, last=revision))
-        except KeyWrongLastSequenceError:
+        except (KeyWrongLastSequenceError, KeyNotFoundError):
             return None
         return revision
 

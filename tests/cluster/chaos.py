@@ -38,6 +38,7 @@ PROPER = frozenset({
     "engine_hung",
     "engine_lost",
     "engine_stalled",
+    "load_cancelled",
     "model_load_failed",
     "node_lost",
 })

@@ -70,7 +70,7 @@ def chaos(nodes: list[Node], seed: int, count: int) -> None:
 
 
 def converges(nodes: list[Node], models: list[str]) -> None:
-    """All see each other, and each has an answer for each model; each model is loaded once."""
+    """All see each other, and each has an answer for each model; whoever has a model has the right to."""
     for node in nodes:
         wait_until(lambda: node.cluster()["connected"], f"{node.name} is connected")  # noqa: B023 - called at once
         for other in nodes:
@@ -79,7 +79,7 @@ def converges(nodes: list[Node], models: list[str]) -> None:
         for model in models:
             wait_until(lambda: answers(node, model), f"{node.name} answers for {model}")  # noqa: B023 - called at once
     for model in models:
-        wait_until(lambda: len(having(nodes, model)) == 1, f"{model} is loaded once")  # noqa: B023 - called at once
+        wait_until(lambda: is_claimed(nodes, model), f"each copy of {model} is claimed")  # noqa: B023 - called at once
     for node in nodes:
         wait_until(node.daemon.at_rest, f"no request is left at {node.name}")
         for model in models:
@@ -92,6 +92,13 @@ def answers(node: Node, model: str) -> bool:
     answer = node.daemon.chat(model, "hi", max_tokens=4)
     assert answer.status_code in {200, 503}, answer.text
     return answer.status_code == 200
+
+
+def is_claimed(nodes: list[Node], model: str) -> bool:
+    """Whether those that have a model are those that all know to have claimed it."""
+    have = {node.name for node in having(nodes, model)}
+    seen = [{one["name"] for one in node.cluster()["nodes"] if model in one["claims"]} for node in nodes]
+    return bool(have) and all(claimed == have for claimed in seen)
 
 
 def having(nodes: list[Node], model: str) -> list[Node]:
