@@ -35,6 +35,7 @@ from supervisor.api import (
     openai,
     pages,
     peers,
+    versions,
     workers,
 )
 from supervisor.api.errors import error_response
@@ -56,7 +57,21 @@ _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _ROUTERS = tuple(
     one.router
     for one in (
-        *(openai, manage, inflight, history, captures, metrics, keys, peers, files, engines, workers, clusters),
+        *(
+            openai,
+            manage,
+            inflight,
+            history,
+            captures,
+            metrics,
+            keys,
+            peers,
+            files,
+            engines,
+            workers,
+            clusters,
+            versions,
+        ),
         *(pages, dashboard, front, ollama, lmstudio),
     )
 )

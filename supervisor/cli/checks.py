@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from supervisor import __version__
-from supervisor.cli.configured import other_configuration
+from supervisor.cli.configured import in_force_here, other_configuration
 from supervisor.cli.daemon import Daemon, explicit_url, find
 from supervisor.cli.options import command_name
 from supervisor.cli.render import size
-from supervisor.config import Settings, find_config, load_settings
+from supervisor.config import Settings, find_config
 from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.llamacpp.locate import Located, search
@@ -91,11 +91,14 @@ def check_config(args: argparse.Namespace, where: Places) -> tuple[Settings, Fin
     """Check the configuration; return the defaults where it cannot be used."""
     try:
         file = find_config(args.config, os.environ, Path.cwd(), where.config)
-        settings = load_settings(file, os.environ)
+        loaded = in_force_here(file, os.environ, where)
     except ConfigError as error:
         fix = f"correct the file until `{_me()} config check` is content; `{_me()} config init` writes a new one"
         return Settings(), fail("configuration", error.message, fix)
-    return settings, ok("configuration", str(file) if file else "none; the defaults")
+    told = str(file) if file else "none; the defaults"
+    return loaded.settings, ok(
+        "configuration", f"{told}, over {loaded.shared.path} of the cluster's" if loaded.shared else told
+    )
 
 
 def check_engine(where: Places, explicit: str | None) -> tuple[Located | None, list[Finding]]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from supervisor.cli.client import Json
 from supervisor.cli.options import command_name
+from supervisor.cli.render import note
 from supervisor.errors import ConfigError
-from supervisor.system.paths import places
+from supervisor.system.paths import Places, places
+
+if TYPE_CHECKING:
+    from supervisor.config.load import Loaded
 
 _NAME = "supervisor.yaml"
 
@@ -38,6 +43,23 @@ def other_configuration(
         f"To change that: `{me} stop`, then `{me} start --config {found}`."
     )
     return found, told
+
+
+def in_force_here(path: Path | None, env: Mapping[str, str], where: Places) -> Loaded:
+    """Return what counts on this host without its daemon: the file, over what its cluster shares as last in force here.
+
+    Raises ConfigError for the file.
+    """
+    from supervisor.cluster.kept import kept_config  # noqa: PLC0415 - start-up time
+    from supervisor.config.load import load  # noqa: PLC0415 - as above
+    from supervisor.models.configured import with_shared  # noqa: PLC0415 - as above
+
+    own = load(path, env)
+    try:
+        return with_shared(own, kept_config(where.cluster))
+    except (OSError, ValueError, ConfigError) as error:
+        note(f"warning: the cluster's configuration, as it was last in force here, cannot be read: {error}")
+        return own
 
 
 def configuration_of(status: Json) -> str:

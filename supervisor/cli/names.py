@@ -59,8 +59,10 @@ def _fits(verb: str, model: Json) -> bool:
 
 
 def _configured() -> Iterable[str]:
-    from supervisor.config import find_config, load_settings  # noqa: PLC0415 - start-up time
+    from supervisor.cli.configured import in_force_here  # noqa: PLC0415 - start-up time
+    from supervisor.config import find_config  # noqa: PLC0415 - start-up time
     from supervisor.models.configured import configured_models  # noqa: PLC0415 - as above
 
-    settings = load_settings(find_config(None, os.environ, Path.cwd(), places(os.environ).config), os.environ)
-    return [name for entry in configured_models(settings) for name in (entry.id, *entry.aliases)]
+    where = places(os.environ)
+    found = in_force_here(find_config(None, os.environ, Path.cwd(), where.config), os.environ, where)
+    return [name for entry in configured_models(found.settings) for name in (entry.id, *entry.aliases)]

@@ -10,7 +10,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from supervisor.cli.client import Json
-from supervisor.config import find_config, load_settings
+from supervisor.cli.configured import in_force_here
+from supervisor.config import find_config
 from supervisor.config.faults import option_fault
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices import Machine
@@ -27,7 +28,7 @@ async def plan_here(args: argparse.Namespace, target: str, options: Json, env: M
     Raises ProfileInvalid, ConfigError, InvalidRequest and as `Plans.plan`.
     """
     where = places(env)
-    settings = load_settings(find_config(args.config, env, cwd, where.config), env)
+    settings = in_force_here(find_config(args.config, env, cwd, where.config), env, where).settings
     if args.engine:
         settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"path": args.engine})})
     machine = _machine(args.devices) if args.devices else None

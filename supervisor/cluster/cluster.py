@@ -22,6 +22,7 @@ from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.sharing import Sharing
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
@@ -49,6 +50,7 @@ from supervisor.service.clusters import (
     NodesNow,
     NodeStatus,
 )
+from supervisor.service.versions import Taking, Versions
 from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
 from supervisor.workers.members import Members
@@ -64,7 +66,7 @@ _OUTSIDE: Final = "its NATS servers do not let it in: it was removed, or they do
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices; how a model of it is planned, and how it looks."""
+    """What a node stands on: its models, their engines, its devices, its configuration; and how it plans and looks."""
 
     registry: Registry
     pool: Pool
@@ -72,6 +74,7 @@ class Ground:
     inflight: Inflight
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
     look: Callable[[], Awaitable[View]]
+    taking: Taking
 
 
 class Cluster:
@@ -98,8 +101,20 @@ class Cluster:
             self._directory.put(node)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.own, self._connected)
-        told = Told(kept, ground.registry, ground.pool, ground.lookout, time.time(), lambda: self._draining, lifetime)
-        self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._members)
+        self._sharing = Sharing(kept, self._store, ground.taking, lambda: self._member.tell())
+        told = Told(
+            kept,
+            ground.registry,
+            ground.pool,
+            ground.lookout,
+            time.time(),
+            lambda: self._draining,
+            lifetime,
+            lambda: self._sharing.state,
+        )
+        self._member = Member(
+            self._directory, self._store, told, time.monotonic, self._left, self._members, self._sharing.begin
+        )
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
@@ -159,6 +174,7 @@ class Cluster:
         await self._store.connect()
         self._unable = None
         await self._ground.lookout.look(self._ground.pool)
+        self._sharing.start()
         self._member.start()
         await self._hang_up_on_silent()
 
@@ -187,6 +203,7 @@ class Cluster:
         self._directory.disconnect()
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         self._member.disown()
         self._store.disown()
         if self._server is not None:
@@ -196,6 +213,7 @@ class Cluster:
         """Give up what this node has claimed, and end the connections."""
         if self._starting is not None:
             self._starting.cancel()
+        self._sharing.disown()
         if self._directory.connected:
             await self._member.leave()
         await self._peers.close()
@@ -222,6 +240,8 @@ class Cluster:
             unable=None if self._directory.connected else _OUTSIDE if self._store.refused else self._unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
+            config_version=self._sharing.number,
+            config_problem=self._sharing.problem or None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
 
@@ -242,6 +262,10 @@ class Cluster:
     async def plan(self, target: str) -> ClusterPlan:
         """See `Clustered`."""
         return await self._foretelling.plan(target)
+
+    def versions(self) -> Versions:
+        """See `Clustered`."""
+        return self._sharing
 
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """See `Clustered`."""
@@ -319,10 +343,12 @@ class Cluster:
 
     async def leave(self) -> None:
         """See `Clustered`."""
+        self._sharing.disown()
         await self._member.leave()
         try:
             await self._member.remove(self._kept.name)
         except StoreUnavailable as error:
+            self._sharing.start()
             self._member.start()
             raise _untold(error) from None
         await asyncio.to_thread(forget, self._kept)
@@ -366,6 +392,8 @@ class Cluster:
                 for model, one in sorted(({} if load is None else load.models).items())
             ],
             claims=self._directory.claims_of(node.name, now),
+            config_version=self._sharing.number if here else node.config_version,
+            config_problem=(self._sharing.problem if here else node.config_problem) or None,
         )
 
 

@@ -9,12 +9,14 @@ from typing import Annotated, Final
 
 import msgspec
 
+from supervisor.config.shared import Shared, shared_of
 from supervisor.core.cluster.identity import Peer
-from supervisor.core.cluster.messages import Host, NodeName, Port, Serial
+from supervisor.core.cluster.messages import MOST_CONFIG_BYTES, Config, Host, NodeName, Port, Serial, bytes_of, read
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder, read_own
 
 _FILE: Final = "cluster.json"
+_CONFIG: Final = "config.json"
 _MOST: Final = 1 << 16
 _VERSION: Final = 2
 
@@ -132,9 +134,28 @@ def keep(found: Membership, authority: str, certificate: str, key: bytes) -> Non
     atomic_write(found.folder / _FILE, msgspec.json.encode(kept), durable=True)
 
 
+def keep_config(folder: Path, config: Config) -> None:
+    """Keep the cluster's configuration that is in force here, for a start without the store. Raises OSError."""
+    atomic_write(folder / _CONFIG, bytes_of(config), durable=True)
+
+
+def kept_config(folder: Path) -> Shared | None:
+    """Return what was last in force here; None: nothing was.
+
+    Raises OSError, ValueError for nonsense, and ConfigError for what this program does not take.
+    """
+    if not (folder / _FILE).exists():
+        return None
+    try:
+        return shared_of(read(read_own(folder / _CONFIG, MOST_CONFIG_BYTES + 1), Config))
+    except FileNotFoundError:
+        return None
+
+
 def forget(found: Membership) -> None:
     """Be in no cluster any more: what is kept is removed. Raises OSError."""
     for one in (found.folder / _FILE, found.key, found.chain, found.authority):
         one.unlink(missing_ok=True)
-    for name in ("authority.key", "authority.pem", "gateway.pem", "gateway.key", "members.json", "nodes.json"):
+    private = ("authority.key", "authority.pem", "gateway.pem", "gateway.key")
+    for name in (_CONFIG, *private, "members.json", "nodes.json"):
         (found.folder / name).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ finds that its claim has become another's, as after a time without a connection,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +49,7 @@ class Member:
         clock: seconds of a monotonic clock.
         left: is told the name of a node that is no member any more.
         members: is told whenever the members have changed.
+        begins: is called whenever it has begun to hear the others.
 
     Attributes:
         changes: is told whenever the directory changes.
@@ -62,6 +63,7 @@ class Member:
         clock: Callable[[], float],
         left: Callable[[str], None],
         members: Callable[[], None],
+        begins: Callable[[], Awaitable[None]],
     ) -> None:
         self.directory = directory
         self.changes = Changes()
@@ -70,6 +72,7 @@ class Member:
         self._pool = told.pool
         self._left = left
         self._members = members
+        self._begins = begins
         self._clock = clock
         self._mine: dict[str, _Mine] = {}
         self._known = False  # all members have been told
@@ -156,6 +159,11 @@ class Member:
         if (mine := self._mine.get(model)) is not None:
             mine.until = 0.0
 
+    def tell(self) -> None:
+        """Tell the others of this node soon, as something about it has changed."""
+        self._asked = True
+        self._pool.changed()
+
     # what is heard
 
     async def _take_part(self) -> None:
@@ -199,6 +207,7 @@ class Member:
         self._beginning = False
         load = msgspec.structs.replace(self._told.load(), new=True)
         await self._store.publish(m.bytes_of(load), self._heard)
+        await self._begins()
 
     def _node(self, entry: Entry) -> None:
         if entry.value is None:
@@ -263,8 +272,7 @@ class Member:
             _log.debug("load_not_understood", reason=str(error))
             return
         if load.new and load.node != self.directory.me:
-            self._asked = True
-            self._pool.changed()
+            self.tell()
         if self.directory.hear(load, self._clock()):
             self.changes.tell()
 

@@ -16,14 +16,14 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error, NoServersError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
-from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError
+from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError
 from nats.js.kv import KeyValue
 
 from supervisor.cluster.kept import Server
-from supervisor.cluster.store import Bucket, Entry, StoreUnavailable
+from supervisor.cluster.store import MOST_VERSIONS, Bucket, Entry, StoreUnavailable
 from supervisor.core.cluster.directory import CLAIM_S
 from supervisor.core.cluster.identity import Peer
-from supervisor.core.cluster.messages import MOST_BYTES
+from supervisor.core.cluster.messages import MOST_BYTES, MOST_CONFIG_BYTES
 from supervisor.core.cluster.natsconfig import LOADS, inbox_of
 
 _Result = TypeVar("_Result")
@@ -35,6 +35,7 @@ _AGAIN_S: Final = 0.5
 _PING_S: Final = 2
 _BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
 _MOST_STORED: Final = 64 << 20
+_MOST_CONFIGS: Final = (MOST_VERSIONS + 1) * MOST_CONFIG_BYTES + (1 << 20)
 
 
 class NatsStore:
@@ -155,6 +156,14 @@ class NatsStore:
             return None
         return revision
 
+    async def history(self, bucket: Bucket, key: str) -> list[Entry]:
+        """See `Store`."""
+        try:
+            found = await _asked(self._of(bucket).history(key))
+        except NoKeysError:
+            return []
+        return [Entry(key, None if one.operation else one.value, one.revision or 0) for one in found]
+
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
         """See `Store`. Returns once all that was there has been told."""
         await self._unfollow(bucket)
@@ -232,11 +241,11 @@ class NatsStore:
         return await stream.create_key_value(
             KeyValueConfig(
                 bucket=bucket,
-                history=1,
+                history=MOST_VERSIONS if bucket == "config" else 1,
                 ttl=CLAIM_S if bucket == "claims" else None,
                 storage=StorageType.FILE,  # a server that comes back has its vote, and what it voted for
-                max_value_size=MOST_BYTES,
-                max_bytes=_MOST_STORED,
+                max_value_size=MOST_CONFIG_BYTES if bucket == "config" else MOST_BYTES,
+                max_bytes=_MOST_CONFIGS if bucket == "config" else _MOST_STORED,
                 replicas=3 if len(self._urls) >= 3 else 1,
             )
         )
@@ -262,7 +271,7 @@ async def _asked(work: Awaitable[_Result]) -> _Result:
     try:
         async with asyncio.timeout(_ANSWER_S * 2):
             return await work
-    except (KeyNotFoundError, KeyWrongLastSequenceError):
+    except (KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError):
         raise
     except (Error, OSError, TimeoutError) as error:
         raise StoreUnavailable(str(error) or type(error).__name__) from error

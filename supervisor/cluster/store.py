@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
-Bucket = Literal["nodes", "claims"]
-"""`nodes` are kept; `claims` end by themselves after `CLAIM_S`."""
+Bucket = Literal["nodes", "claims", "config"]
+"""`nodes` are kept; `claims` end by themselves after `CLAIM_S`; of `config` the last `MOST_VERSIONS` are kept."""
+
+MOST_VERSIONS: Final = 32
+"""Of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,9 @@ class Store(Protocol):
         """Write or remove a key that is at this revision; return its new one (of one that was removed: the
         same), None where it is at another.
         """
+
+    async def history(self, bucket: Bucket, key: str) -> list[Entry]:
+        """Return what a key has had, as far as it is kept, the oldest first; empty where it has had nothing."""
 
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
         """Have all that a bucket has, and every change of it, told for as long as the connection lasts."""

@@ -22,6 +22,7 @@ class Told:
     Attributes:
         started_at: seconds since 1970.
         draining: it takes nothing new.
+        config: version of the cluster's configuration in force, and why a newer one is not.
         clock: the pool's.
     """
 
@@ -32,12 +33,14 @@ class Told:
     started_at: float
     draining: Callable[[], bool]
     clock: Callable[[], float]
+    config: Callable[[], tuple[int, str]]
     _number: int = field(default=0, init=False)
 
     def node(self) -> Node:
         """Return what is kept of this node in the cluster."""
         models = {entry.id: entry.aliases for entry in self.registry}
         budgets = self._budgets()
+        version, problem = self.config()
         return Node(
             name=self.kept.name,
             host=self.kept.host,
@@ -46,6 +49,8 @@ class Told:
             serial=self.kept.serial,
             models=dict(list(models.items())[:MOST_MODELS]),
             devices=() if budgets is None else tuple(Device(one.name, one.total_bytes) for one in _devices(budgets)),
+            config_version=version,
+            config_problem=problem,
         )
 
     def load(self) -> Load:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from supervisor.config.management import FilterSettings, GroupSettings
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.schedule import ModelPolicy
 
+_Model = TypeVar("_Model", bound=DefaultSettings)
 _MERGED = tuple(row.name for row in options_of(LaunchOptions) if isinstance(row.default, Mapping))
 """Mappings of which the defaults' entries stay unless the model has its own."""
 
@@ -18,8 +20,8 @@ def effective_models(settings: Settings) -> dict[str, ModelSettings]:
     return {name: with_defaults(settings.defaults, model) for name, model in settings.models.items()}
 
 
-def with_defaults(defaults: DefaultSettings, model: ModelSettings) -> ModelSettings:
-    """Return the model's settings over the defaults.
+def with_defaults(defaults: DefaultSettings, model: _Model) -> _Model:
+    """Return the settings of a model, or of others' defaults, over these defaults.
 
     Its own values count, null included; mappings are merged key by key.
     """

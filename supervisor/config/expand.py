@@ -29,8 +29,11 @@ class Misuse(NamedTuple):
     message: str
 
 
-def expand(data: Mapping[str, object], env: Mapping[str, str]) -> tuple[dict[str, object], list[Misuse]]:
-    """Return the data without macros and references, and the references that lead nowhere."""
+def expand(data: Mapping[str, object], env: Mapping[str, str] | None) -> tuple[dict[str, object], list[Misuse]]:
+    """Return the data without macros and references, and the references that lead nowhere.
+
+    env: None where no variable of an environment may be used.
+    """
     expander = _Expander(data.get(MACROS), env)
     rest = {key: expander.value(value, (key,)) for key, value in data.items() if key != MACROS}
     return rest, expander.faults
@@ -45,7 +48,7 @@ class _TooLarge(Exception):
 
 
 class _Expander:
-    def __init__(self, macros: object, env: Mapping[str, str]) -> None:
+    def __init__(self, macros: object, env: Mapping[str, str] | None) -> None:
         self.faults: list[Misuse] = []
         self._env = env
         self._macros: dict[str, object] = {}
@@ -130,6 +133,8 @@ class _Expander:
         return self._expanded[name]
 
     def _variable(self, reference: str) -> str:
+        if self._env is None:
+            raise _Unknown("each node has variables of its own: write the value, or a macro")
         name, has_default, otherwise = reference.partition(":-")
         found = self._env.get(name)
         if found or (found is not None and not has_default):

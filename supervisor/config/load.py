@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from supervisor.config.checks import certificates, complaints
+from supervisor.config.checks import Complaint, certificates, complaints
 from supervisor.config.document import Document, Loc, NotADocument, Place, read_document
 from supervisor.config.expand import expand
 from supervisor.config.faults import ConfigFault, config_error, fault_at, validation_faults
@@ -42,12 +42,19 @@ class Loaded:
     Attributes:
         path: None where there is no file.
         overridden: where the command line says another value than the file.
+        shared: what the settings have of a cluster's configuration, where they have any.
     """
 
     settings: Settings
     document: Document
     path: Path | None
     overridden: frozenset[Loc] = frozenset()
+    shared: Loaded | None = None
+
+    def holder(self, loc: Loc) -> Loaded | None:
+        """Return in which text a value stands: this one, or the cluster's; None: in neither."""
+        texts = (self, self.shared)
+        return next((one for one in texts if one is not None and loc in one.document.values), None)
 
 
 def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_folder: Path) -> Path | None:
@@ -96,6 +103,26 @@ class Start:
 NOBODY_LISTENS = Start(insecure=True)
 
 
+def _nothing(_: object) -> Iterator[Complaint]:
+    return iter(())
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a text may say of all that a configuration can.
+
+    Attributes:
+        refused: yields what may not stand there, by the data as it is written. What is there counts as absent.
+        complaints: yields what else is wrong, by the settings.
+    """
+
+    refused: Callable[[Mapping[str, object]], Iterable[Complaint]] = _nothing
+    complaints: Callable[[Settings], Iterable[Complaint]] = _nothing
+
+
+EVERYTHING = Extent()
+
+
 def passed_over(path: Path) -> str | None:
     """Return the reason why a file of the working folder is not used, and what to do; None if nothing forbids it."""
     if not os.path.isfile(path):
@@ -118,7 +145,20 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
 
     start: of a daemon that is to run with it. Raises ConfigError.
     """
-    text = _text(path) if path is not None else ""
+    return load_text(_text(path) if path is not None else "", path, env, start)
+
+
+def load_text(
+    text: str,
+    path: Path | None,
+    env: Mapping[str, str] | None,
+    start: Start = NOBODY_LISTENS,
+    extent: Extent = EVERYTHING,
+) -> Loaded:
+    """Return the same of a text. path: what it is called. env: None where it may use no variables. Raises ConfigError.
+
+    extent: what may stand in it.
+    """
     try:
         document = read_document(text)
     except NotADocument as error:
@@ -126,7 +166,9 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
         raise config_error([_fault(path, told, error.place, error.loc)]) from None
     data, misuses = expand(_without_empty(document.data), env)
     faults = {misuse.loc: fault_at(document, path, misuse.loc, misuse.message) for misuse in misuses}
-    own_key = _add_key(data, env)
+    for one in extent.refused(data):
+        faults[one.loc] = fault_at(document, path, one.loc, one.message, key=one.key)
+    own_key = _add_key(data, env or {})
     settings, wrong = _validated(data, faults.keys(), document, path)
     for loc, fault in wrong.items():
         mine = ".".join(map(str, loc)) == own_key
@@ -134,7 +176,9 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
     found = list(faults.values())
     if settings is not None:
         placed = _with_absolute_files(start.over(settings), path)
-        further = chain(complaints(start.over(settings), insecure=start.insecure), certificates(placed))
+        further = chain(
+            complaints(start.over(settings), insecure=start.insecure), certificates(placed), extent.complaints(settings)
+        )
         further_of_file = [one for one in further if not one.follows_from(faults)]
         found += [fault_at(document, path, one.loc, one.message, key=one.key) for one in further_of_file]
     if found or settings is None:

@@ -13,7 +13,7 @@ from supervisor.config.effective import effective_models
 from supervisor.config.load import KEY_VARIABLE, Loaded
 from supervisor.core.text.secrets import HIDDEN, is_likely_secret, shown_arguments, without_credentials
 
-Origin = Literal["file", "defaults", "environment", "command line", "load", "default"]
+Origin = Literal["file", "cluster", "defaults", "environment", "command line", "load", "default"]
 
 _KEYS = frozenset({"api_keys", "token"})
 
@@ -23,8 +23,9 @@ class Shown:
     """An effective value.
 
     Attributes:
-        origin: `command line` is that of `serve`; `load` is whoever loaded the model with other options.
-        place: `FILE:LINE:COLUMN`, the variable's name, or empty.
+        origin: `cluster` is the configuration that all nodes share; `command line` is that of `serve`; `load` is
+            whoever loaded the model with other options.
+        place: `FILE:LINE:COLUMN`, the variable's name, or empty. The cluster's file is `version N`.
     """
 
     key: str
@@ -62,9 +63,9 @@ def _model(loaded: Loaded, name: str, model: BaseModel, *, everything: bool) -> 
     for key in type(model).model_fields:
         dotted, value = f"models.{name}.{key}", _value((key,), getattr(model, key))
         if key in own:
-            yield Shown(dotted, value, "file", _place(loaded, ("models", name, key)))
+            yield Shown(dotted, value, *_written(loaded, ("models", name, key)))
         elif key in inherited:
-            yield Shown(dotted, value, "defaults", _place(loaded, ("defaults", key)))
+            yield Shown(dotted, value, "defaults", _written(loaded, ("defaults", key))[1])
         elif everything:
             yield Shown(dotted, value, "default")
 
@@ -75,14 +76,16 @@ def _plain(loaded: Loaded, env: Mapping[str, str], loc: Loc, value: object) -> S
         return Shown(key, _value(loc, value), "command line")
     if key == "server.api_keys" and env.get(KEY_VARIABLE):
         return Shown(key, _value(loc, value), "environment", KEY_VARIABLE)
-    if loc in loaded.document.values:
-        return Shown(key, _value(loc, value), "file", _place(loaded, loc))
+    if loaded.holder(loc) is not None:
+        return Shown(key, _value(loc, value), *_written(loaded, loc))
     return Shown(key, _value(loc, value), "default")
 
 
-def _place(loaded: Loaded, loc: Loc) -> str:
-    place = loaded.document.place(loc)
-    return f"{loaded.path}:{place.line}:{place.column}"
+def _written(loaded: Loaded, loc: Loc) -> tuple[Origin, str]:
+    """Return whose text has a value, and where."""
+    text = loaded.holder(loc) or loaded.holder(loc[:-1]) or loaded
+    place = text.document.place(loc)
+    return "file" if text is loaded else "cluster", f"{text.path}:{place.line}:{place.column}"
 
 
 def _value(loc: Loc, value: object) -> object:

@@ -236,7 +236,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     )
     memory = Memory(built.lookout, pool)
     look = OwnView(statuses, memory, lambda: len(inflight)).look
-    cluster = _cluster(world, engines, inflight, plans, look)
+    cluster = _cluster(world, engines, inflight, plans, look, reloader)
     looked = Looked(
         statuses=statuses.all,
         machine=lambda: built.lookout.machine,
@@ -290,7 +290,12 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
 
 
 def _cluster(
-    world: World, engines: Engines, inflight: Inflight, plans: Plans, look: Callable[[], Awaitable[View]]
+    world: World,
+    engines: Engines,
+    inflight: Inflight,
+    plans: Plans,
+    look: Callable[[], Awaitable[View]],
+    reloader: Reloader,
 ) -> Cluster | None:
     """This node's part in a cluster; nothing of it is imported where there is none."""
     if world.seat is None:
@@ -306,7 +311,7 @@ def _cluster(
             f"This host is in a cluster, which needs the extra [cluster] ({error}). Install it: "
             "`pip install 'llama-supervisor[cluster]'`."
         ) from None
-    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan, look)
+    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan, look, reloader)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
     return cluster

@@ -9,17 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from supervisor.cluster.kept import Membership, membership
+from supervisor.cluster.kept import Membership, kept_config, membership
+from supervisor.config.shared import Shared
 from supervisor.core.cluster.identity import Peer
-from supervisor.errors import ClusterRefused
+from supervisor.errors import ClusterRefused, ConfigError
 from supervisor.proxy.connections import ClientLimits, Connections
 from supervisor.proxy.elsewhere import PEER
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.system.paths import Places
+
+_log = structlog.get_logger()
 
 _STRANGERS: Final = 32
 _STRANGER_S: Final = 10.0
@@ -68,6 +72,18 @@ def kept_of(where: Places) -> Membership | None:
 def seat_of(kept: Membership | None, listen: Callable[[tuple[str, int]], socket.socket]) -> Seat | None:
     """Return this host's seat; None: it is in no cluster. Raises AddressInUse."""
     return None if kept is None else Seat(kept, listen(kept.place))
+
+
+def shared_here(where: Places) -> Shared | None:
+    """Return the cluster's configuration as it was last in force here; None where there is none that can be read.
+
+    The daemon starts without it then: the cluster tells it again.
+    """
+    try:
+        return kept_config(where.cluster)
+    except (OSError, ValueError, ConfigError) as error:
+        _log.error("cluster_config_unreadable", folder=str(where.cluster), reason=str(error))
+        return None
 
 
 class PeerProtocol(RelayingProtocol):

@@ -36,13 +36,14 @@ from supervisor.daemon.lock import (
     has_terminal,
     listen_on,
 )
-from supervisor.daemon.peers import kept_of, seat_of
+from supervisor.daemon.peers import kept_of, seat_of, shared_here
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.daemon.takeover.arrival import carried_to, listeners_of, processes_of
 from supervisor.daemon.takeover.handover import Handover
 from supervisor.daemon.takeover.trial import TRIAL, told
 from supervisor.daemon.tls import Certificates, certificates_of
 from supervisor.engines.log import OutputLog
+from supervisor.models.configured import with_shared
 from supervisor.planning.learning import Learning
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
@@ -105,8 +106,8 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     current = Current(options.on(Settings()))  # until the configuration is read, which may have to be logged
     control = logs.LogControl(current.view(_log_settings), LogFile(where.daemon_log))
     logs.configure(None, own_log.write, control)
-    configured = _configured(options, env, where)
-    settings = configured.settings
+    configured, shared = _configured(options, env, where), shared_here(where)
+    settings = with_shared(configured.loaded, shared).settings
     current.take_over(settings)
     _tell_file(configured)
     kept, shares = _shared(where)
@@ -148,6 +149,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
                 partial(_configured_again, options, env, where),
                 partial(_check, server, insecure=options.insecure),
                 time.time,
+                shared,
             )
             door = Door(
                 listeners,

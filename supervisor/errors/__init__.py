@@ -49,6 +49,8 @@ SupervisorError                     internal_error
 │     ├─ NodeLost                   node_lost
 │     ├─ ModelMoved                 model_moved
 │     ├─ NodeUnknown                node_unknown
+│     ├─ VersionChanged             cluster_config_changed
+│     ├─ VersionNotFound            cluster_config_not_found
 │     ├─ NatsServerMissing          nats_server_missing
 │     └─ NatsServerFailed           nats_server_failed
 ├─ EngineError                      engine_error

@@ -69,6 +69,19 @@ class NodeUnknown(ClusterError):
     transient = True
 
 
+class VersionChanged(ClusterError):
+    """The cluster's configuration has become another than the one that the change was made for."""
+
+    code = "cluster_config_changed"
+
+
+class VersionNotFound(ClusterError):
+    """The cluster's configuration has no version of this number, or it is not kept any more."""
+
+    code = "cluster_config_not_found"
+    status = 404
+
+
 class NatsServerMissing(ClusterError):
     """There is no nats-server, or one that is too old."""
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import structlog
 
 from supervisor.config.effective import effective_models, policies, with_defaults
+from supervisor.config.load import Loaded
 from supervisor.config.management import Management
 from supervisor.config.options import chosen_from, launch_options
 from supervisor.config.settings import ModelSettings, Settings
+from supervisor.config.shared import Shared, in_force
 from supervisor.config.sources import engine_of, is_demo, path_of, repo_of
 from supervisor.core.models.filters import RequestFilters
 from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
@@ -42,6 +44,13 @@ def configured_models(settings: Settings) -> Registry:
         demo = policies({DEMO_ID: ModelSettings()}, settings.groups.items())[DEMO_ID]
         entries.append(ModelEntry(DEMO_ID, Source.DEMO, None, policy=demo))
     return Registry(entries, _defaults(settings))
+
+
+def with_shared(own: Loaded, shared: Shared | None) -> Loaded:
+    """Return what counts: a node's own configuration over what the nodes of its cluster share. Blocks."""
+    folder = own.settings.models_dir
+    taken = () if shared is None or folder is None else [one.name for one in scan(Path(folder))]
+    return in_force(own, shared, taken)
 
 
 def _found(folder: str | None) -> dict[str, FolderModel]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from supervisor.core.cluster.views import DeviceView, Holding
 from supervisor.errors import ClusterOff
+from supervisor.service.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class NodeStatus:
         free_bytes: memory that models could have; null while nothing was heard of it.
         heard_s: seconds since it told something; null for the one that tells, and where it has told nothing.
         claims: models that it has the right to load.
+        config_version: of the cluster's configuration in force there; 0: none is.
+        config_problem: why it has not taken a newer one over; null: there is none.
     """
 
     name: str
@@ -60,6 +63,8 @@ class NodeStatus:
     devices: Sequence[NodeDevice]
     models: Sequence[NodeModel]
     claims: Sequence[str]
+    config_version: int
+    config_problem: str | None
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class ClusterStatus:
     """The cluster. node: the one that tells. connected: it hears the others. unable: why it does not.
 
     servers: the cluster's NATS servers. serves: one of them is a process of this daemon.
+    config_version, config_problem: of the one that tells, as of a node.
     """
 
     node: str
@@ -74,6 +80,8 @@ class ClusterStatus:
     unable: str | None
     servers: Sequence[str]
     serves: bool
+    config_version: int
+    config_problem: str | None
     nodes: Sequence[NodeStatus]
 
     def to_json(self) -> dict[str, Any]:
@@ -237,6 +245,9 @@ class Clustered(Protocol):
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return the models of other nodes, by id: the state on each node that knows them. Empty in no cluster."""
 
+    def versions(self) -> Versions:
+        """Return the configuration that the nodes share."""
+
     def invite(self, host: str | None, seconds: float) -> Invited:
         """Make an invitation. Raises ClusterRefused where this node has not got the authority's key."""
 
@@ -268,6 +279,10 @@ class NoCluster:
     def models(self) -> Mapping[str, Mapping[str, str]]:
         """Return nothing."""
         return {}
+
+    def versions(self) -> Versions:
+        """Raise ClusterOff."""
+        raise _off()
 
     def invite(self, host: str | None, seconds: float) -> Invited:
         """Raise ClusterOff."""

@@ -20,6 +20,7 @@ from supervisor.config import Settings
 from supervisor.config.current import Current
 from supervisor.config.load import Loaded, passed_over
 from supervisor.config.settings import HubSettings
+from supervisor.config.shared import Shared
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.models.reload import Changes, reconcile
 from supervisor.engines.kind import Planning
@@ -27,7 +28,7 @@ from supervisor.engines.kinds import Parts
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.files.folder import scan
 from supervisor.llamacpp.program import Program
-from supervisor.models.configured import configured_models
+from supervisor.models.configured import configured_models, with_shared
 from supervisor.pool.pool import Pool
 
 WATCH_SECONDS = 1.0
@@ -58,16 +59,18 @@ class Source:
     """Where settings come from.
 
     Attributes:
-        first: those in force when the daemon starts.
+        first: what the file says when the daemon starts.
         read: finds and reads the configuration as at the start. Raises ConfigError.
         check: raises where the daemon could not run with these settings. Called before anything changes.
         clock: seconds since 1970.
+        shared: the cluster's configuration that counts besides when the daemon starts.
     """
 
     first: Configured
     read: Callable[[], Configured]
     check: Callable[[Settings], None]
     clock: Callable[[], float]
+    shared: Shared | None = None
 
 
 class Reloader:
@@ -90,7 +93,8 @@ class Reloader:
         self._program, self._pool = engine
         self._source = source
         self._path = source.first.path
-        self._loaded = source.first.loaded
+        self._own, self._shared = source.first.loaded, source.shared
+        self._loaded = with_shared(self._own, self._shared)
         self._models = Registry(registry, registry.defaults)
         self._loaded_at = source.clock()
         self._error: SupervisorError | None = None
@@ -114,6 +118,11 @@ class Reloader:
         """The configuration in force, with the places of everything."""
         return self._loaded
 
+    @property
+    def shared(self) -> Shared | None:
+        """The version of the cluster's configuration that is in force; None: there is none."""
+        return self._shared
+
     def configures(self, model: str) -> bool:
         """Return whether the configuration, its folder of models included, has the model, or it is built in."""
         return model in self._models
@@ -129,6 +138,18 @@ class Reloader:
                 raise
         _log.info("config_reloaded", **asdict(changes), restart_needed=self._restart)
         return {**asdict(changes), "restart_needed": list(self._restart)}
+
+    async def share(self, shared: Shared) -> Changes:
+        """Take over another version of the cluster's configuration; what changed. Raises as `reload`."""
+        async with self._turn:
+            loaded, models = await asyncio.to_thread(self._prepared, self._own, shared)
+            self._shared = shared
+            return self._take_over(loaded, models)
+
+    async def try_shared(self, shared: Shared) -> None:
+        """Raise what taking it over would raise. Nothing changes."""
+        async with self._turn:
+            await asyncio.to_thread(self._prepared, self._own, shared)
 
     async def reload_quietly(self) -> None:
         """The same for who waits for no answer: what is wrong is in the log, and in the status where it has a code.
@@ -164,20 +185,24 @@ class Reloader:
                 f"{found.path or 'none'} would be used. {why + ' Or' if why else 'To take it over,'} start the daemon "
                 "again."
             )
-        models = await asyncio.to_thread(self._prepared, found.settings)
-        self._loaded = found.loaded
-        return self._take_over(found.settings, models)
+        loaded, models = await asyncio.to_thread(self._prepared, found.loaded, self._shared)
+        self._own = found.loaded
+        self._error, self._loaded_at = None, self._source.clock()
+        return self._take_over(loaded, models)
 
-    def _prepared(self, settings: Settings) -> Registry:
-        """The models of new settings, once everything is checked."""
+    def _prepared(self, own: Loaded, shared: Shared | None) -> tuple[Loaded, Registry]:
+        """The new settings and their models, once everything is checked."""
+        loaded = with_shared(own, shared)
+        settings = loaded.settings
         self._source.check(settings)
         models = configured_models(settings)
         if settings.engine.path != self._current.settings.engine.path:
             self._program.check_other(settings.engine.path)
         _, changes = reconcile(self._models, models, self._registry)
+        elsewhere = settings.models.keys() - own.settings.models.keys()  # shared models may lie on other nodes alone
         for name in (*changes.added, *changes.relaunched):
-            self._check_launch(models.find(name), must_exist=name in changes.relaunched)
-        return models
+            self._check_launch(models.find(name), must_exist=name in changes.relaunched and name not in elsewhere)
+        return loaded, models
 
     def _check_launch(self, entry: ModelEntry, *, must_exist: bool) -> None:
         """Refuse what would fail: an engine that is ended for it could not come back."""
@@ -188,15 +213,15 @@ class Reloader:
         if must_exist and entry.path is not None and not os.path.isfile(entry.path):
             raise ConfigError(f"models.{entry.id}: {entry.path} does not exist.")
 
-    def _take_over(self, settings: Settings, models: Registry) -> Changes:
+    def _take_over(self, loaded: Loaded, models: Registry) -> Changes:
         """No await from here on: nobody sees half of it."""
+        settings = loaded.settings
         result, changes = reconcile(self._models, models, self._registry)
         other_engine = settings.engine.path != self._current.settings.engine.path
         self._registry.become(result)
-        self._models = models
+        self._models, self._loaded = models, loaded
         self._current.take_over(settings)
         self._restart = _differing(self._first, settings)
-        self._error, self._loaded_at = None, self._source.clock()
         self._pool.policies_changed()
         for name in changes.removed:
             self._pool.ask_unload(name)

@@ -104,7 +104,7 @@ def paths() -> list[str]:
 def test_a_slash_at_the_end_changes_nothing(daemon: RunningDaemon, path: str) -> None:
     plain = daemon.http.get(path)
     for slashes in ("/", "//"):
-        wanted = 409 if path == "/api/v1/cluster" else 200  # this daemon is in no cluster
+        wanted = 409 if path.startswith("/api/v1/cluster") else 200  # this daemon is in no cluster
         assert daemon.http.get(f"{path}{slashes}").status_code == plain.status_code == wanted
 
 

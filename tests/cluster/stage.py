@@ -21,12 +21,15 @@ from tests.support.ports import free_pair, free_port
 class Node:
     """A host: its state folder, and its daemon while that runs."""
 
-    def __init__(self, name: str, home: Path, engine: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, home: Path, engine: Path, settings: Mapping[str, Any], env: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.home = home
         self.engine = engine
         self.settings = settings
-        self.env = environment(home, engine)
+        self.more = dict(env or {})
+        self.env = environment(home, engine, **self.more)
         self.port = free_port()
         self.store_port = free_pair()
         self.running: RunningDaemon | None = None
@@ -65,7 +68,7 @@ class Node:
 
     def start(self, *, alone: bool = False) -> RunningDaemon:
         """Start the daemon, and wait until it hears the others. alone: it need not yet."""
-        self.running = start_daemon(self.home, self.engine, self.settings)
+        self.running = start_daemon(self.home, self.engine, self.settings, env=self.more)
         if alone:
             return self.running
         wait_until(lambda: self.cluster()["connected"], f"{self.name} is connected")
@@ -115,13 +118,15 @@ class Node:
 
 
 @contextlib.contextmanager
-def cluster_of(engine: Path, *, servers: int = 1, **settings: Mapping[str, Any]) -> Iterator[list[Node]]:
+def cluster_of(
+    engine: Path, *, servers: int = 1, env: Mapping[str, str] | None = None, **settings: Mapping[str, Any]
+) -> Iterator[list[Node]]:
     """A cluster: a node for each name, with its settings; the first one has the authority.
 
-    servers: so many of them run NATS servers, from the first one on.
+    servers: so many of them run NATS servers, from the first one on. env: what all of them have in their environment.
     """
     with contextlib.ExitStack() as stack:
-        nodes = [Node(name, stack.enter_context(scratch_home()), engine, own) for name, own in settings.items()]
+        nodes = [Node(name, stack.enter_context(scratch_home()), engine, own, env) for name, own in settings.items()]
         try:
             nodes[0].init(*nodes[1:servers])
             nodes[0].start(alone=True)

@@ -270,6 +270,7 @@ def test_a_stranger_gets_nothing(shown: Stage) -> None:
                     ("POST", "/api/v1/plan"),
                     ("POST", "/cluster/drain"),
                     ("GET", "/cluster/spent/x"),
+                    ("GET", "/cluster/view"),
                     ("GET", "/metrics"),
                 ),
             ):

@@ -63,9 +63,16 @@ def shared_groups(parts: Iterable[list[Part]]) -> dict[str, tuple[str, ...]]:
 def parts_of(verbs: Registry, name: str) -> list[Part]:
     """The verb's parser, or those of its own verbs."""
     parser = verbs.add_to(argparse.ArgumentParser(prog=_ME).add_subparsers(), name)
+    return [Part(word, one, groups_of(one)) for word, one in _innermost(name, parser)]
+
+
+def _innermost(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     inner = next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
-    found = {name: parser} if inner is None else {f"{name} {word}": one for word, one in inner.choices.items()}
-    return [Part(word, one, groups_of(one)) for word, one in found.items()]
+    if inner is None:
+        yield name, parser
+    else:
+        for word, one in inner.choices.items():
+            yield from _innermost(f"{name} {word}", one)
 
 
 def groups_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, ...]]:

@@ -13,16 +13,18 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
+from tests.cluster.stage import cluster_of
 from tests.evidence.subjects import write_subject
 from tests.support.browser import chromium, tab
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.made import ROOT
 from tests.support.scripted import ScriptedModels
-from tests.support.vulkan import require_vulkan_engine
+from tests.support.vulkan import VulkanEngine, require_vulkan_engine
 from tests.support.weighty import write_weighty
 
 FOLDER = ROOT / "docs" / "images"
-PICTURES = ("overview", "plan", "playground", "phone")
+PICTURES = ("overview", "plan", "playground", "phone", "nodes")
+_TALL = {"viewport": {"width": 1240, "height": 1440}}
 _LAPTOP = {"viewport": {"width": 1240, "height": 780}}
 _PHONE = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
 _POEM = (
@@ -41,7 +43,28 @@ def main() -> int:
                 daemon.load(name)
             with _streams(daemon, "narrator", 2):
                 _draw(browser, daemon)
+        _draw_nodes(browser, engine, home)
     return 0
+
+
+def _draw_nodes(browser: Browser, engine: VulkanEngine, home: Path) -> None:
+    """The overview of one of two nodes, each with two devices."""
+    models = _models(home)
+    common = {"devices": {"reserve_mib": {"vulkan": 64, "cpu": 1024}}}
+    desk = {"models": {name: models[name] for name in ("assistant", "narrator")}, **common}
+    studio = {"models": {name: models[name] for name in ("coder", "poet")}, **common}
+    with cluster_of(engine.path, env=engine.environment(2), desk=desk, studio=studio) as (one, two):
+        one.did("load", "assistant")
+        one.did("load", "narrator")
+        two.did("load", "coder")
+        two.did("load", "poet")
+        with _streams(one.daemon, "narrator", 2), tab(browser, one.daemon.url, **_TALL) as shown:
+            page = shown.go()
+            there = page.get_by_role("region", name="Node studio")
+            expect(there).to_contain_text("poet")
+            expect(page.get_by_role("region", name="Device Vulkan1 of studio")).to_contain_text("coder")
+            expect(page.get_by_role("cell", name="2 of 4")).to_be_visible()
+            _save(page, "nodes")
 
 
 def _models(home: Path) -> dict[str, Any]:

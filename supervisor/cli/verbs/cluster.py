@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from supervisor.cli.client import Json
@@ -13,6 +14,7 @@ from supervisor.cli.exits import OK
 from supervisor.cli.options import add_daemon, command_name, inner_verb, length_of_time, require
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import duration, note, print_json, print_table, size
+from supervisor.cli.sharing import add_verbs
 from supervisor.core.cluster.ports import PEER_PORT, STORE_PORT
 from supervisor.core.workers.names import is_name, name_like
 from supervisor.core.workers.token import BadToken, decode
@@ -30,11 +32,12 @@ next start of its daemon on.""",
         ("cluster join TOKEN --host 10.0.0.2", "on the other host, once; then `serve`"),
         ("cluster nodes", "who is there, and what runs where"),
         ("cluster drain studio", "have a node take nothing new"),
+        ("cluster config set models.yaml", "models that all nodes know"),
     ),
 )
 
 _PATH = "/api/v1/cluster"
-_HEADERS = ("NODE", "STATE", "ADDRESS", "FREE", "MODEL", "IS", "BUSY", "WAITING")
+_HEADERS = ("NODE", "STATE", "ADDRESS", "CONFIG", "FREE", "MODEL", "IS", "BUSY", "WAITING")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     drain.add_argument("node", metavar="NODE", help="its name")
     drain.add_argument("--undo", action="store_true", help="have it take requests again")
     add_daemon(drain)
+    add_verbs(verbs)
 
 
 def run_init(args: argparse.Namespace) -> int:
@@ -111,6 +115,8 @@ def run_status(args: argparse.Namespace) -> int:
     said = "connected" if found["connected"] else f"not connected: {found['unable']}"
     print(f"{found['node']}: {said}; {there} of {len(found['nodes'])} nodes are there")
     print(f"NATS: {', '.join(found['servers'])}{' (this node runs one)' if found['serves'] else ''}")
+    print(f"configuration: {_version(found)}")
+    _tell_problems([{**found, "name": found["node"]}])
     return OK
 
 
@@ -121,6 +127,7 @@ def run_nodes(args: argparse.Namespace) -> int:
         print_json(found["nodes"])
     else:
         print_table(_HEADERS, [row for node in found["nodes"] for row in _rows(node)])
+        _tell_problems(found["nodes"])
     return OK
 
 
@@ -195,7 +202,20 @@ def _tell_joined(args: argparse.Namespace, found: Json, said: str) -> int:
 
 def _rows(node: Json) -> list[tuple[str, ...]]:
     free = "-" if node["free_bytes"] is None else size(node["free_bytes"])
-    first = (node["name"] + (" (this)" if node["here"] else ""), node["state"], node["address"], free)
+    named = node["name"] + (" (this)" if node["here"] else "")
+    first = (named, node["state"], node["address"], _version(node), free)
     models = [(one["id"], one["state"], f"{one['busy']}/{one['slots']}", str(one["waiting"])) for one in node["models"]]
     rows = models or [("-", "-", "-", "-")]
-    return [(*first, *rows[0]), *(("", "", "", "", *row) for row in rows[1:])]
+    return [(*first, *rows[0]), *(("", "", "", "", "", *row) for row in rows[1:])]
+
+
+def _version(node: Json) -> str:
+    """Return the version of the cluster's configuration that is in force on a node."""
+    version = str(node["config_version"]) if node["config_version"] else "none"
+    return f"{version} (!)" if node["config_problem"] else version
+
+
+def _tell_problems(nodes: Sequence[Json]) -> None:
+    for node in nodes:
+        if node["config_problem"]:
+            note(f"{node['name']} has not taken the cluster's configuration over: {node['config_problem']}")

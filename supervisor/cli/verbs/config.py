@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from supervisor.cli.configured import configuration_of, other_configuration
+from supervisor.cli.configured import configuration_of, in_force_here, other_configuration
 from supervisor.cli.daemon import at_endpoint, connect
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import add_daemon, inner_verb, positive, require
@@ -140,12 +140,11 @@ def run_show(args: argparse.Namespace) -> int:
     """Print the effective values."""
     import json  # noqa: PLC0415 - start-up time
 
-    from supervisor.config.load import load  # noqa: PLC0415 - as above
     from supervisor.config.shown import shown  # noqa: PLC0415 - as above
 
     path = _path(args.config)
     _note_daemon(args.config)
-    rows = list(shown(load(path, os.environ), os.environ, everything=args.all))
+    rows = list(shown(in_force_here(path, os.environ, places(os.environ)), os.environ, everything=args.all))
     if args.json:
         values = [{"key": row.key, "value": row.value, "from": row.origin, "place": row.place or None} for row in rows]
         print_json({"path": str(path) if path else None, "values": values})

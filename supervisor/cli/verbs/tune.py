@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     target, given = parse_target(args.target), launch_options(args)
     with progress() as report:
         daemon = ensure(args, report)
-        file = _file(args, daemon) if args.write else None
+        file = _file(args, daemon, target) if args.write else None
         engine_of(args, daemon, report)
         ends = time.monotonic() + args.minutes * 60
         job = Job(args.prompt, max(2, args.answer))
@@ -102,7 +102,7 @@ def _known(daemon: Daemon, target: str) -> Json | None:
     return next((one for one in found if target in {one["id"], one["path"], one["hub"], *one["aliases"]}), None)
 
 
-def _file(args: argparse.Namespace, daemon: Daemon) -> Path:
+def _file(args: argparse.Namespace, daemon: Daemon, target: str) -> Path:
     """Return the configuration of this machine's own daemon: what is at another URL must not name files here."""
     if explicit_url(args) is not None:
         here = at_endpoint(places(os.environ), api_key(args))
@@ -117,7 +117,18 @@ def _file(args: argparse.Namespace, daemon: Daemon) -> Path:
         raise UsageError(
             "The daemon has no configuration file to write to. `config init` makes one; start it with that."
         )
+    known = _known(daemon, target)
+    if known is not None and _is_shared(daemon, known["id"]):
+        raise UsageError(
+            f"'{known['id']}' is in the configuration that all nodes of the cluster share. Leave out --write, and put "
+            "the options there: `cluster config show`, `cluster config set`."
+        )
     return Path(path)
+
+
+def _is_shared(daemon: Daemon, model: str) -> bool:
+    values = daemon.client.get("/api/v1/config", {"model": model})["values"]
+    return any(one["origin"] == "cluster" for one in values)
 
 
 def _write(file: Path, model: Json, target: str, options: Json) -> None:

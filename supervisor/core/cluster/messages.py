@@ -1,4 +1,4 @@
-"""What nodes of a cluster tell each other: who they are, what runs there, and who has claimed a model.
+"""What nodes of a cluster tell each other: who they are, what runs there, who has claimed a model, what is configured.
 
 A message is JSON of a bounded size. Fields that are not known are left out, so nodes of neighbouring versions
 understand each other.
@@ -25,6 +25,15 @@ LEAST_WAIT_S: Final = 2.0
 
 MOST_MODELS: Final = 2000
 """Models that a node tells of."""
+
+MOST_TEXT: Final = 1 << 18
+"""Bytes of a configuration, in UTF-8."""
+
+MOST_CONFIG_BYTES: Final = 5 << 17
+"""Bytes of the message with one: as JSON it has twice as many at most."""
+
+MOST_PROBLEM: Final = 500
+"""Characters in which a node says why it has not taken a configuration over."""
 
 _COUNT: Final = msgspec.Meta(ge=0, le=1 << 20)
 _BYTES: Final = msgspec.Meta(ge=0, le=1 << 53)
@@ -59,6 +68,8 @@ class Node(msgspec.Struct, frozen=True):
         program: its version.
         serial: of its certificate.
         models: those that it can load, by id, with their aliases.
+        config_version: of the cluster's configuration in force there; 0: none is.
+        config_problem: why it has not taken a newer one over; empty: there is none.
     """
 
     name: NodeName
@@ -68,6 +79,8 @@ class Node(msgspec.Struct, frozen=True):
     models: Annotated[dict[ModelName, tuple[ModelName, ...]], msgspec.Meta(max_length=MOST_MODELS)] = {}
     devices: Annotated[tuple[Device, ...], msgspec.Meta(max_length=256)] = ()
     serial: Serial = ""
+    config_version: Count = 0
+    config_problem: Annotated[str, msgspec.Meta(max_length=MOST_PROBLEM)] = ""
     protocol: Count = PROTOCOL
 
 
@@ -133,21 +146,38 @@ class Claim(msgspec.Struct, frozen=True):
     protocol: Count = PROTOCOL
 
 
-_Message = TypeVar("_Message", Node, Load, Claim)
+class Config(msgspec.Struct, frozen=True):
+    """A version of the configuration that all nodes share.
+
+    Attributes:
+        number: from 1 on.
+        node: at which it was set. at: when, in seconds since 1970.
+        text: YAML.
+    """
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    node: NodeName
+    at: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+    text: Annotated[str, msgspec.Meta(max_length=MOST_TEXT)]
+    protocol: Count = PROTOCOL
 
 
-def bytes_of(message: Node | Load | Claim) -> bytes:
+_Message = TypeVar("_Message", Node, Load, Claim, Config)
+
+
+def bytes_of(message: Node | Load | Claim | Config) -> bytes:
     """Return a message as it is sent. Raises ValueError where it is too large."""
     found = msgspec.json.encode(message)
-    if len(found) > MOST_BYTES:
-        raise ValueError(f"a message of {len(found)} bytes is larger than {MOST_BYTES}")
+    most = _most(type(message))
+    if len(found) > most:
+        raise ValueError(f"a message of {len(found)} bytes is larger than {most}")
     return found
 
 
 def read(data: bytes, kind: type[_Message]) -> _Message:
     """Read a message of this kind. Raises NotUnderstood."""
-    if len(data) > MOST_BYTES:
-        raise NotUnderstood(f"it is larger than {MOST_BYTES} bytes")
+    if len(data) > _most(kind):
+        raise NotUnderstood(f"it is larger than {_most(kind)} bytes")
     try:
         found = msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -155,6 +185,10 @@ def read(data: bytes, kind: type[_Message]) -> _Message:
     if found.protocol not in {PROTOCOL, PROTOCOL - 1}:
         raise NotUnderstood(f"it is of protocol {found.protocol}, and {PROTOCOL} is spoken here")
     return found
+
+
+def _most(kind: type) -> int:
+    return MOST_CONFIG_BYTES if kind is Config else MOST_BYTES
 
 
 def key_of(model: str, replica: int = 0) -> str:
