@@ -262,6 +262,7 @@ class PlanFits:
     arguments: Sequence[str]
     env: Mapping[str, str]
     speed: SpeedShown | None
+    on_disk: bool
     problems: Sequence[Problem]
     variants: Sequence[VariantShown]
     note: str | None
@@ -290,6 +291,7 @@ class PlanDoesNotFit:
     blockers: Sequence[int]
     refusal: None
     blocking_models: Sequence[str]
+    on_disk: bool
     problems: Sequence[Problem]
     variants: Sequence[VariantShown]
     note: str | None

@@ -24,6 +24,7 @@ _TYPES: Mapping[int, str] = {
     408: "invalid_request_error",
     409: "invalid_request_error",
     413: "invalid_request_error",
+    416: "invalid_request_error",
     422: "invalid_request_error",
     429: "rate_limit_error",
     431: "invalid_request_error",
@@ -71,6 +72,8 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case e.MethodNotAllowed():
             return {"allow": error.allow}
+        case e.RangeNotSatisfiable():
+            return {"content-range": f"bytes */{error.size}"}
         case e.ModelMoved() | e.NodeUnknown():
             return {MOVED: "true"}
         case e.Overloaded() | e.RateLimited():

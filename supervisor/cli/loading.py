@@ -94,6 +94,8 @@ def download_text(download: Json) -> str:
     """Format the state of a download: bytes, rate, time left."""
     rate, left = download.get("bytes_per_second"), download.get("eta_seconds")
     found = [f"{size(download['done_bytes'])} of {size(download['total_bytes'])}"]
+    source = download.get("from")
+    found += [f"from {source}"] if source not in {None, "hub"} else []
     found += [f"{size(rate)}/s"] if rate else []
     found += [f"{_duration(left)} left"] if left else []
     found += [download["note"]] if download.get("note") else []

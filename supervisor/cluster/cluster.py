@@ -12,30 +12,31 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp
 
+from supervisor.cluster.borrowing import Borrowing
 from supervisor.cluster.doorway import Admission, Doorway
 from supervisor.cluster.foretelling import Foretelling
 from supervisor.cluster.forwarding import Forwarding
 from supervisor.cluster.kept import Membership, forget
-from supervisor.cluster.known import known_in
+from supervisor.cluster.lending import Lending
 from supervisor.cluster.member import Member
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.roll import Roll
 from supervisor.cluster.sharing import Sharing
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
 from supervisor.cluster.views import Views, node_now
 from supervisor.core.cluster.directory import Directory, Seen
-from supervisor.core.cluster.identity import Peer
-from supervisor.core.cluster.messages import Node
 from supervisor.core.cluster.placing import Offer
 from supervisor.core.cluster.views import View
 from supervisor.core.models.registry import Registry
 from supervisor.core.takeover.carried import HeldProcess
 from supervisor.core.workers.token import JoinToken, encode
 from supervisor.errors import ClusterRefused, ClusterUnavailable, NodeLost, NodeNotFound, SupervisorError
+from supervisor.hub.models import HubModels
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
@@ -53,7 +54,6 @@ from supervisor.service.clusters import (
 from supervisor.service.versions import Taking, Versions
 from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
-from supervisor.workers.members import Members
 
 _log = structlog.get_logger()
 
@@ -66,7 +66,7 @@ _OUTSIDE: Final = "its NATS servers do not let it in: it was removed, or they do
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, its devices, its configuration; and how it plans and looks."""
+    """What a node stands on: its models, their engines, devices, files, configuration; and how it plans and looks."""
 
     registry: Registry
     pool: Pool
@@ -75,6 +75,7 @@ class Ground:
     plan: Callable[[str], Awaitable[Mapping[str, Any]]]
     look: Callable[[], Awaitable[View]]
     taking: Taking
+    hub: HubModels
 
 
 class Cluster:
@@ -96,9 +97,7 @@ class Cluster:
         self._unable: str | None = "it is not connected yet"
         self._starting: asyncio.Task[None] | None = None
         self._directory = Directory(kept.name)
-        self._known = known_in(kept.folder)
-        for node in self._known.read():
-            self._directory.put(node)
+        self._roll = Roll(kept, self._directory, server)
         tls = kept.dialling()
         self._store = NatsStore(kept.servers, tls, kept.own, self._connected)
         self._sharing = Sharing(kept, self._store, ground.taking, lambda: self._member.tell())
@@ -113,16 +112,15 @@ class Cluster:
             lambda: self._sharing.state,
         )
         self._member = Member(
-            self._directory, self._store, told, time.monotonic, self._left, self._members, self._sharing.begin
+            self._directory, self._store, told, time.monotonic, self._roll.changed, self._sharing.begin
         )
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
+        self._lending = Lending(ground.hub.cache)
         self._admission: Admission | None = None
         if kept.invites:
-            self._admission = Admission(
-                kept, Authority(kept.folder), Members(kept.folder / "members.json"), self._admitted
-            )
+            self._admission = Admission(kept, Authority(kept.folder), self._roll.joined, self._member.admit)
         self.forwarding = Forwarding(
             directory=self._directory,
             member=self._member,
@@ -150,11 +148,17 @@ class Cluster:
             kept=self._kept,
             admission=self._admission,
             tickets=self._tickets,
+            lending=self._lending,
             drain=self._drained_by,
-            is_member=self._is_member,
+            is_member=self._roll.has,
             look=self._ground.look,
             render_error=render_error,
         )
+
+    def borrows(self, env: Mapping[str, str], records: Path) -> None:
+        """Have downloads ask the other nodes before the hub."""
+        hub, who = self._ground.hub, (self._kept, self._directory, time.monotonic, self._peers)
+        hub.ask_first(Borrowing(*who, hub.cache.folder, env, records))
 
     # its life
 
@@ -206,6 +210,7 @@ class Cluster:
         self._sharing.disown()
         self._member.disown()
         self._store.disown()
+        self._lending.disown()
         if self._server is not None:
             self._server.disown()
 
@@ -216,6 +221,7 @@ class Cluster:
         self._sharing.disown()
         if self._directory.connected:
             await self._member.leave()
+        self._lending.close()
         await self._peers.close()
         await self._store.close()
         if self._server is not None:
@@ -324,23 +330,6 @@ class Cluster:
         except StoreUnavailable as error:
             raise _untold(error) from None
 
-    def _left(self, node: str) -> None:
-        """Have the name of a node free again."""
-        if self._admission is not None:
-            self._admission.members.remove(node)
-
-    def _members(self) -> None:
-        """Keep who is a member, as it has changed, and let nobody else into the store."""
-        nodes = [seen.node for seen in sorted(self._directory, key=lambda one: one.node.name)]
-        self._known.keep(nodes)
-        if self._server is not None:
-            self._server.admit(Peer(one.name, one.serial) for one in nodes)
-
-    def _admitted(self, node: Node) -> tuple[Node, ...]:
-        """Make a host a member; return all there are."""
-        self._member.admit(node)
-        return tuple(seen.node for seen in self._directory)
-
     async def leave(self) -> None:
         """See `Clustered`."""
         self._sharing.disown()
@@ -366,10 +355,6 @@ class Cluster:
 
     def _drained_by(self, on: bool) -> None:
         self.set_draining(on=on)
-
-    def _is_member(self, peer: Peer) -> bool:
-        seen = self._directory.node(peer.name)
-        return seen is not None and seen.node.serial == peer.serial
 
     async def _plan(self, model: str) -> Offer:
         return offer_of(self._kept.name, await self._ground.plan(model))
@@ -398,9 +383,13 @@ class Cluster:
 
 
 def cluster_of(kept: Membership, ground: Ground, env: Mapping[str, str], records: Path) -> Cluster:
-    """Return this node's part. records: folder for the records of processes. Raises OSError."""
-    nodes = [Peer(one.name, one.serial) for one in known_in(kept.folder).read()]
-    return Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records, nodes))
+    """Return this node's part, whose files the hub's downloads ask for first. Raises OSError.
+
+    records: folder for the records of processes.
+    """
+    found = Cluster(kept, ground, None if kept.serves is None else NatsServer(kept, env, records))
+    found.borrows(env, records)
+    return found
 
 
 def _untold(error: StoreUnavailable) -> ClusterUnavailable:

@@ -17,6 +17,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.lending import LENT, Lending
 from supervisor.cluster.passed import read_passed
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.views import VIEW
@@ -111,6 +112,7 @@ class Doorway:
         inside: the daemon's own application, without its guard.
         admission: None where this node lets nobody in.
         drain: has this node take nothing new, or again.
+        lending: files of models, for the others.
         is_member: whether who has a certificate is a node, still and already.
         look: says what this node does now.
     """
@@ -119,6 +121,7 @@ class Doorway:
     kept: Membership
     admission: Admission | None
     tickets: Tickets
+    lending: Lending
     drain: Callable[[bool], None]
     is_member: Callable[[Peer], bool]
     look: Callable[[], Awaitable[View]]
@@ -132,16 +135,16 @@ class Doorway:
                 await _say(send, 200, {"authority": self.kept.authority.read_text("ascii")})
             elif method == "POST" and path == JOIN:
                 await _say(send, 200, msgspec.to_builtins(await self._join(receive)))
-            elif peer is None:
-                raise RouteNotFound("This port is for the nodes of a cluster.")
-            elif not self.is_member(peer):
-                raise NodeUnknown(f"The node {self.kept.name} does not know the node {peer.name}, or not any more.")
+            elif peer is None or not self.is_member(peer):
+                raise _unknown(self.kept.name, peer)
             elif method == "GET" and path.startswith(_SPENT):
                 await _say(send, 200, await self.tickets.spent(path.removeprefix(_SPENT)[:64]))
             elif method == "GET" and path == VIEW:
                 await _say(send, 200, msgspec.to_builtins(await self.look()))
             elif method == "POST" and path == _DRAIN:
                 await _say(send, 200, self._drain(await _body(receive)))
+            elif method in {"GET", "HEAD"} and path.startswith(LENT):
+                await self.lending.answer(scope, receive, send)
             elif _may_ask(method, path):
                 await self._answer(peer, scope, receive, send)
             else:
@@ -181,6 +184,12 @@ class Doorway:
             raise InvalidRequest(f"The request cannot be read: {error}.") from None
         self.drain(asked.on)
         return {"on": asked.on}
+
+
+def _unknown(here: str, peer: Peer | None) -> SupervisorError:
+    if peer is None:
+        return RouteNotFound("This port is for the nodes of a cluster.")
+    return NodeUnknown(f"The node {here} does not know the node {peer.name}, or not any more.")
 
 
 class _Drain(msgspec.Struct, frozen=True):

@@ -93,12 +93,7 @@ class Membership:
 
         The authority signs for nodes alone, so a certificate of its is proof enough of being one.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.check_hostname = False
-        context.load_verify_locations(self.authority)
-        context.load_cert_chain(self.chain, self.key)
-        return context
+        return dialling(self.authority, self.chain, self.key)
 
     def answering(self) -> ssl.SSLContext:
         """Return how connections of other nodes are taken: a stranger may have none, and may ask to join.
@@ -111,6 +106,16 @@ class Membership:
         context.load_cert_chain(self.chain, self.key)
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
+
+
+def dialling(authority: Path, chain: Path, key: Path) -> ssl.SSLContext:
+    """Return how other nodes are dialled with these files. Raises OSError where they are missing or wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.load_verify_locations(authority)
+    context.load_cert_chain(chain, key)
+    return context
 
 
 def membership(folder: Path) -> Membership | None:

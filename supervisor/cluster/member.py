@@ -47,8 +47,7 @@ class Member:
         store: the cluster's.
         told: what it tells.
         clock: seconds of a monotonic clock.
-        left: is told the name of a node that is no member any more.
-        members: is told whenever the members have changed.
+        members: is told whenever the members have changed, with the name of the one that is none any more, if there is.
         begins: is called whenever it has begun to hear the others.
 
     Attributes:
@@ -61,8 +60,7 @@ class Member:
         store: Store,
         told: Told,
         clock: Callable[[], float],
-        left: Callable[[str], None],
-        members: Callable[[], None],
+        members: Callable[[str | None], None],
         begins: Callable[[], Awaitable[None]],
     ) -> None:
         self.directory = directory
@@ -70,7 +68,6 @@ class Member:
         self._store = store
         self._told = told
         self._pool = told.pool
-        self._left = left
         self._members = members
         self._begins = begins
         self._clock = clock
@@ -105,12 +102,13 @@ class Member:
         except StoreUnavailable as error:
             _log.warning("cluster_left_unsaid", reason=str(error))
 
-    def admit(self, node: m.Node) -> None:
-        """Make a host a member; the store is told as soon as it can be."""
+    def admit(self, node: m.Node) -> tuple[m.Node, ...]:
+        """Make a host a member; the store is told as soon as it can be. Return all members."""
         self.directory.put(node)
         self._admitted[node.name] = node
-        self._members()
+        self._members(None)
         self._tasks.add(asyncio.ensure_future(self._vouch(node)))
+        return tuple(seen.node for seen in self.directory)
 
     async def _vouch(self, node: m.Node) -> None:
         while self._admitted.get(node.name) == node:
@@ -198,7 +196,7 @@ class Member:
             if seen.node.name not in named | {node.name} | self._admitted.keys():
                 self.directory.remove(seen.node.name)
         self._known = True
-        self._members()
+        self._members(None)
         self.directory.forget_claims()  # the store may have begun anew, and its revisions with it
         for mine in self._mine.values():
             mine.revision = 0
@@ -215,7 +213,7 @@ class Member:
                 self._removed()
             elif entry.key not in self._admitted:  # else it is of another node that had the name
                 self.directory.remove(entry.key)
-                self._left(entry.key)
+                self._members(entry.key)
         else:
             try:
                 node = m.read(entry.value, m.Node)
@@ -225,7 +223,7 @@ class Member:
             if node.name == entry.key != self.directory.me:
                 self.directory.put(node)
         if self._known:
-            self._members()
+            self._members(None)
         self.changes.tell()
 
     def _removed(self) -> None:
@@ -299,7 +297,7 @@ class Member:
             if known is not None and known.node != node:
                 await self._store.put("nodes", node.name, m.bytes_of(node))
                 self.directory.put(node)
-                self._members()
+                self._members(None)
             await self._store.publish(m.bytes_of(load))
         except (StoreUnavailable, ValueError) as error:
             _log.debug("load_not_told", reason=str(error))

@@ -101,17 +101,16 @@ def _route(server: Server) -> str:
 
 
 class NatsServer:
-    """The server of this node.
+    """The server of this node, which alone is let in until `admit` says who else is.
 
     Args:
         kept: the node's membership; it has an address to serve at.
-        nodes: who is let in besides this node, until `admit` says otherwise.
         env: the daemon's. records: folder for the records of processes.
     """
 
-    def __init__(self, kept: Membership, env: Mapping[str, str], records: Path, nodes: Iterable[Peer] = ()) -> None:
+    def __init__(self, kept: Membership, env: Mapping[str, str], records: Path) -> None:
         assert kept.serves is not None
-        self._users = tuple(sorted({kept.own, *nodes}))
+        self._users: tuple[Peer, ...] = (kept.own,)
         self._told: tuple[Peer, ...] | None = None  # what the server has read of them; None: nobody knows
         self._kept = kept
         self._serves = kept.serves

@@ -45,11 +45,12 @@ class PeerClient:
         pieces = (body,) if isinstance(body, bytes) else tuple(body)
         size = sum(map(len, pieces))
         lines = [f"{method} {target} HTTP/1.1", "host: node", *(f"{name}: {value}" for name, value in headers)]
-        if size or method != "GET":
+        if size or method not in {"GET", "HEAD"}:
             lines.append(f"content-length: {size}")
         if any(bad in line for line in lines for bad in "\r\n\0"):
             raise ValueError("a header with a control character")
-        return PeerRequest(self, "\r\n".join([*lines, "", ""]).encode("latin-1"), pieces, safe=safe)
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        return PeerRequest(self, head, pieces, safe=safe, bare=method == "HEAD")
 
     async def connection(self, *, fresh: bool) -> tuple[PeerConnection, bool]:
         """Return a connection, and whether it was used before. fresh: it must not have been."""
@@ -89,13 +90,16 @@ class PeerClient:
 
 
 class PeerRequest:
-    """A request that `async with` sends."""
+    """A request that `async with` sends. bare: its answer has no body, whatever it says."""
 
-    def __init__(self, client: PeerClient, head: bytes, body: Sequence[bytes | memoryview], *, safe: bool) -> None:
+    def __init__(
+        self, client: PeerClient, head: bytes, body: Sequence[bytes | memoryview], *, safe: bool, bare: bool = False
+    ) -> None:
         self._client = client
         self._head = head
         self._body = body
         self._safe = safe
+        self._bare = bare
         self._connection: PeerConnection | None = None
 
     async def __aenter__(self) -> PeerResponse:
@@ -103,7 +107,7 @@ class PeerRequest:
         while True:
             connection, used = await self._client.connection(fresh=fresh)
             self._connection = connection
-            answer = connection.begin()
+            answer = connection.begin(bare=self._bare)
             try:
                 await connection.send(self._head, self._body)
                 await answer.head()
@@ -182,11 +186,11 @@ class PeerConnection(asyncio.Protocol):
         """Note that it reads again."""
         self._writable.set()
 
-    def begin(self) -> PeerResponse:
-        """Return the answer to come."""
+    def begin(self, *, bare: bool = False) -> PeerResponse:
+        """Return the answer to come. bare: it has no body, whatever it says."""
         if self._resting is not None:
             self._resting.cancel()
-        self._answer = PeerResponse(self)
+        self._answer = PeerResponse(self, bare=bare)
         self.flushed = False
         return self._answer
 

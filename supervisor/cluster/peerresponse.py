@@ -50,20 +50,21 @@ class Source(Protocol):
 
 
 class PeerResponse:
-    """An answer.
+    """An answer. bare: it has no body, whatever it says.
 
     Attributes:
         headers: without those of the connection.
         began: some of it has come.
     """
 
-    def __init__(self, connection: Source) -> None:
+    def __init__(self, connection: Source, *, bare: bool = False) -> None:
         self.status = 0
         self.content_type = ""
         self.headers: list[tuple[bytes, bytes]] = []
         self.began = False
         self.has_head = False
         self._connection = connection
+        self._bodiless = bare
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._size = 0
@@ -210,10 +211,13 @@ class PeerResponse:
             return
         self.status, self.has_head = status, True
         self._keeps = self._parser.should_keep_alive()
-        self._framed = self._framed or status in {204, 304}
+        self._framed = self._framed or self._bodiless or status in {204, 304}
+        self._complete = self._complete or self._bodiless
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece."""
+        if self._bodiless:
+            raise httptools.HttpParserError("an answer without a body has one")
         self._has_body = True
         self._parts.append(body)
         self._size += len(body)

@@ -81,6 +81,7 @@ def offer_of(node: str, plan: Mapping[str, Any]) -> Offer:
         fits=plan.get("fits") is True,
         evicts=len(evicts) if isinstance(evicts, Sequence) else 0,
         tokens_per_second=_speed(plan.get("speed")),
+        here=plan.get("on_disk") is True,
         plan=plan,
     )
 

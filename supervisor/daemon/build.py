@@ -311,7 +311,8 @@ def _cluster(
             f"This host is in a cluster, which needs the extra [cluster] ({error}). Install it: "
             "`pip install 'llama-supervisor[cluster]'`."
         ) from None
-    ground = made.Ground(engines.parts.registry, engines.pool, engines.parts.lookout, inflight, plan, look, reloader)
+    built, hub = engines.parts, engines.parts.fetcher.hub
+    ground = made.Ground(built.registry, engines.pool, built.lookout, inflight, plan, look, reloader, hub)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
     return cluster

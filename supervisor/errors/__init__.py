@@ -26,7 +26,8 @@ SupervisorError                     internal_error
 │  │  ├─ TooManyReaders             too_many_readers
 │  │  ├─ TooManyDownloads           too_many_downloads
 │  │  ├─ NotReady                   not_ready
-│  │  └─ ClusterUnavailable         cluster_unavailable
+│  │  ├─ ClusterUnavailable         cluster_unavailable
+│  │  └─ LendingFull                lending_full
 │  ├─ RequestCancelled              request_cancelled
 │  ├─ ShuttingDown                  shutting_down
 │  ├─ StoreUnusable                 store_unusable
@@ -49,6 +50,8 @@ SupervisorError                     internal_error
 │     ├─ NodeLost                   node_lost
 │     ├─ ModelMoved                 model_moved
 │     ├─ NodeUnknown                node_unknown
+│     ├─ FileNotHere                file_not_here
+│     ├─ RangeNotSatisfiable        range_not_satisfiable
 │     ├─ VersionChanged             cluster_config_changed
 │     ├─ VersionNotFound            cluster_config_not_found
 │     ├─ NatsServerMissing          nats_server_missing

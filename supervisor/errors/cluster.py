@@ -69,6 +69,30 @@ class NodeUnknown(ClusterError):
     transient = True
 
 
+class FileNotHere(ClusterError):
+    """Another node has asked for a file that this one has not got, or does not lend."""
+
+    code = "file_not_here"
+    status = 404
+
+
+class RangeNotSatisfiable(ClusterError):
+    """Another node has asked for bytes behind the end of a file. `size`: bytes that it has."""
+
+    code = "range_not_satisfiable"
+    status = 416
+
+    def __init__(self, message: str, size: int = 0) -> None:
+        super().__init__(message)
+        self.size = size
+
+
+class LendingFull(Overloaded):
+    """As many files are being sent to other nodes as may be at once."""
+
+    code = "lending_full"
+
+
 class VersionChanged(ClusterError):
     """The cluster's configuration has become another than the one that the change was made for."""
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,22 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import supervisor
 from supervisor.core.repository import RepoFile
 from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubError, HubUnreachable, VerificationFailed
 from supervisor.hub.access import HubAccess
 from supervisor.hub.api import refusal
 from supervisor.hub.cachedir import HubCache
+from supervisor.hub.jobs import run_job
 from supervisor.hub.listing import Repository
-from supervisor.system.child import Child, StopGrace
+from supervisor.hub.nearby import Nearby
 
 Json = dict[str, Any]
 
-_BOOT = (
-    "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
-    "from supervisor.hub.worker import main; sys.exit(main())"
-)
-_GRACE = StopGrace(ask_s=0, term_s=0.25)  # twice, and then SIGKILL, within the second that a cancellation may take
+_WORKER = "supervisor.hub.worker"
 _RATE_SECONDS = 5.0
 _ROOM = 64 << 20  # bytes that stay free beside a download
 _GIB = 1 << 30
@@ -38,13 +31,15 @@ _GIB = 1 << 30
 class Progress:
     """The progress of a download, in bytes. What was in the cache before is not part of it.
 
-    stage: waiting, downloading or checking. files: done and total by path.
+    stage: waiting, downloading or checking. files: done and total by path. source: whose bytes come now: `hub`, or
+    `node NAME`; None: nobody's yet.
     """
 
     repo: str
     stage: str = "waiting"
     files: dict[str, list[int]] = field(default_factory=dict)
     note: str | None = None
+    source: str | None = None
     _times: deque[tuple[float, int]] = field(default_factory=deque)
 
     @property
@@ -81,6 +76,7 @@ class Progress:
         return {
             "repo": self.repo,
             "stage": self.stage,
+            "from": self.source,
             "done_bytes": self.done,
             "total_bytes": self.total,
             "bytes_per_second": round(rate) if rate is not None else None,
@@ -107,6 +103,7 @@ class Downloads:
 
     Attributes:
         free: the bytes that are free on the cache's disk.
+        nearby: who is asked for files before the hub is; None: nobody.
     """
 
     def __init__(
@@ -120,6 +117,7 @@ class Downloads:
         self.cache = HubCache(access.cache)
         self.on_change = on_change
         self.free: Callable[[], int] = self.cache.free_bytes
+        self.nearby: Nearby | None = None
         self._record_dir = record_dir
         self._patience = patience
         self._shared: dict[tuple[str, ...], _Shared] = {}
@@ -184,53 +182,40 @@ class Downloads:
 
     async def _download(self, repository: Repository, files: Sequence[RepoFile], progress: Progress) -> None:
         def heard(line: Mapping[str, Any]) -> None:
-            path, event = line.get("path"), line["event"]
-            progress.note = None
-            if event == "progress" and path:
-                progress.stage = "downloading"
-                progress.arrived(path, int(line["done"]), time.monotonic())
-            elif event == "checking":
-                progress.stage = "checking"
-            elif event == "done" and path:
-                progress.arrived(path, progress.files.get(path, [0, 0])[1], time.monotonic())
-            elif event == "waiting":
-                progress.note = f"the hub is busy, trying again in {line['seconds']:.0f} s"
-            self.on_change()
+            self._heard(line, progress)
 
+        kept: Mapping[str, int] = {}
+        if self.nearby is not None:
+            kept = await self.nearby.fetch(repository, files, heard)
+            files = [file for file in files if self.cache.file(repository.id, repository.commit, file.path) is None]
+        if not files:
+            return
+        progress.source = "hub"
         job = {"do": "download", "repo": repository.id, "commit": repository.commit, "verify": True}
         job["patience"] = self._patience
-        told = await self._run({**job, "files": [asdict(file) for file in files]}, heard)
+        wanted = [{**asdict(file), "kept": kept.get(file.path, 0)} for file in files]
+        told = await self._run({**job, "files": wanted}, heard)
         if told.get("event") == "error":
             raise self._error(told, repository)
 
+    def _heard(self, line: Mapping[str, Any], progress: Progress) -> None:
+        path, event = line.get("path"), line["event"]
+        progress.note = None
+        if event == "source":
+            progress.source = str(line["from"])
+        elif event == "progress" and path:
+            progress.stage = "downloading"
+            progress.arrived(path, int(line["done"]), time.monotonic())
+        elif event == "checking":
+            progress.stage = "checking"
+        elif event == "done" and path:
+            progress.arrived(path, progress.files.get(path, [0, 0])[1], time.monotonic())
+        elif event == "waiting":
+            progress.note = f"the hub is busy, trying again in {line['seconds']:.0f} s"
+        self.on_change()
+
     async def _run(self, job: Json, heard: Callable[[Json], None]) -> Json:
-        """Return the last line a worker says; an error line for one that ends without a word."""
-        last: Json = {}
-        errors: deque[str] = deque(maxlen=5)
-
-        def line(raw: bytes) -> None:
-            nonlocal last
-            with contextlib.suppress(ValueError, RecursionError):
-                last = json.loads(raw)
-                heard(last)
-
-        root = str(Path(supervisor.__file__).parents[1])
-        child = await Child.spawn(
-            [sys.executable, "-I" if sys.flags.isolated else "-P", "-c", _BOOT, root],
-            env=self.access.child_env(),
-            on_stdout=line,
-            on_stderr=lambda raw: errors.append(raw.decode("utf-8", "replace")),
-            record_dir=self._record_dir,
-        )
-        try:
-            child.write_line(json.dumps(job).encode())
-            how = await child.exit
-        finally:
-            await asyncio.shield(child.stop(ask=None, grace=_GRACE))
-        if how.code != 0 and last.get("event") != "error":
-            told = "; ".join(errors) or "it said nothing"
-            return {"event": "error", "kind": "failed", "message": f"the process ended by {how}: {told}"}
-        return last
+        return await run_job(_WORKER, job, self.access.child_env(), heard, self._record_dir)
 
     def _error(self, told: Json, repository: Repository) -> HubError:
         message = str(told.get("message"))

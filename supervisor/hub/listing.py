@@ -77,6 +77,21 @@ def read_listing(body: bytes, repo: str, revision: str, host: str) -> Repository
     return Repository(name, told.sha, revision, files, bool(told.gated))
 
 
+def as_listing(repository: Repository) -> dict[str, object]:
+    """Return a repository in the form in which a hub tells it, which `read_listing` reads."""
+    return {
+        "id": repository.id,
+        "sha": repository.commit,
+        "gated": repository.gated,
+        "siblings": [_sibling(file) for file in repository.files],
+    }
+
+
+def _sibling(file: RepoFile) -> dict[str, object]:
+    large = {"lfs": {"sha256": file.sha256, "size": file.size}} if file.sha256 else {}
+    return {"rfilename": file.path, "size": file.size, "blobId": file.etag, **large}
+
+
 def _is_kept(sibling: _Sibling, repo: str, host: str) -> bool:
     if leads_elsewhere(sibling.rfilename):
         raise HubError(f"The hub at {host} lists a file {_quoted(sibling.rfilename)} in {repo}, which leads elsewhere.")

@@ -30,6 +30,7 @@ from supervisor.hub.cachedir import Cached, HubCache
 from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.mlx import remote_mlx
+from supervisor.hub.nearby import Nearby
 from supervisor.hub.partials import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.system.atomic import atomic_write
@@ -122,6 +123,11 @@ class HubModels:
         self._client = HubClient(access)
         self._headers = headers
         self._listings = listings
+        self._nearby: Nearby | None = None
+
+    def ask_first(self, nearby: Nearby) -> None:
+        """Have somebody asked for files before the hub is, and for what there is where the hub cannot be asked."""
+        self._nearby = self.downloads.nearby = nearby
 
     def parse(self, text: str) -> HubReference | None:
         """Return the reference that a text is; None if it is none. Raises InvalidRequest."""
@@ -138,10 +144,13 @@ class HubModels:
             self._keep_listing(repository)
         except HubUnreachable as error:
             there = self.cache.repositories(reference.repo, reference.revision)
-            if not there:
+            if there:
+                repository, note = there[0], f"{error.message} What is in the cache is used."
+            elif self._nearby is not None and (told := self._nearby.listing(reference.repo, reference.revision)):
+                repository, note = told, f"{error.message} What another node has is used, by its word."
+            else:
                 message = f"{error.message} Nothing of {reference.repo} is in {self.cache.folder}."
                 raise HubUnreachable(message) from error
-            repository, note = there[0], f"{error.message} What is in the cache is used."
         catalog = catalog_of(repository.files)
         candidates = find(catalog, repository.id, reference.quant, reference.path)
         return Lookup(reference, repository, catalog, candidates, note)

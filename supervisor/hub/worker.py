@@ -3,7 +3,7 @@
 A job is one JSON line on stdin; what happens is JSON lines on stdout. When stdin closes, whoever wanted the work is
 gone. The token comes in the environment.
 
-    {"do": "download", "repo", "commit", "files": [{"path", "size", "sha256", "etag"}], "verify", "patience"}
+    {"do": "download", "repo", "commit", "files": [{"path", "size", "sha256", "etag", "kept"}], "verify", "patience"}
         → {"event": "progress", "path", "done", "total"}, {"event": "checking", "path"}, {"event": "done", "path"} …
     {"do": "remove", "paths": [of links in snapshots]}    → {"event": "removed", "bytes"}
     whatever goes wrong → {"event": "error", "kind", "message", "status", "code", "retry_after"}
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import math
 import os
@@ -29,7 +28,9 @@ from typing import Any, Self
 from huggingface_hub import constants, hf_hub_download, scan_cache_dir, try_to_load_from_cache
 
 from supervisor.hub.guard import Guard, Misled
+from supervisor.hub.locked import fault_of
 from supervisor.hub.partial import begin_content, folder_of, sweep
+from supervisor.hub.partials import partial_of
 
 try:
     import resource
@@ -98,7 +99,7 @@ def _download(job: Json) -> None:
         _say({"event": "done", "path": file["path"]})
 
 
-_known: set[Path] = set()  # what was in the cache already, and checked when it came there
+_known: set[Path] = set()  # what was checked: now, or when it came into the cache
 _fetched: set[Path] = set()  # contents that came by plain HTTP
 
 
@@ -138,10 +139,15 @@ def _fetch(job: Json, file: Json) -> Path:
     reporter = type("Reporter", (_Reporter,), {"path": file["path"]})
     if file.get("etag"):
         sweep(job["repo"], file["etag"])
-    fetched = begin_content(job["repo"], job["commit"], file["path"], reporter)
+    fetched = begin_content(job, file, reporter, lambda: _say({"event": "checking", "path": file["path"]}))
     if fetched is not None:
-        _fetched.add(fetched)
-    return Path(hf_hub_download(**names, tqdm_class=reporter))
+        _fetched.add(fetched.blob)
+    place = Path(hf_hub_download(**names, tqdm_class=reporter))
+    if fetched is not None and fetched.checked:
+        _known.add(place)
+    if fetched is None and file.get("etag"):  # it came in another way than what had begun to
+        partial_of(folder_of(job["repo"]) / "blobs", file["etag"]).unlink(missing_ok=True)
+    return place
 
 
 class _Reporter:
@@ -178,16 +184,9 @@ def _check(place: Path, file: Json, blobs: Path) -> None:
 
     What is wrong is removed: the link, and the content if this is its own name.
     """
-    size = place.stat().st_size
-    problem = None
-    if file.get("size") is not None and size != file["size"]:
-        problem = f"has {size} bytes, not {file['size']}"
-    elif file.get("sha256"):
+    if file.get("sha256"):
         _say({"event": "checking", "path": file["path"]})
-        with place.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != file["sha256"]:
-            problem = f"has the sha256 {found}, not {file['sha256']}"
+    problem = fault_of(place, file.get("size"), file.get("sha256"))
     if problem:
         blob = Path(os.path.abspath(place.parent / os.readlink(place))) if place.is_symlink() else place
         place.unlink(missing_ok=True)

@@ -68,18 +68,20 @@ class Fetcher:
         return replace(entry, path=str(model.folder)), model
 
     async def glance_mlx(self, entry: ModelEntry) -> tuple[ModelEntry, MlxModel]:
-        """Return the same without a download; then the folder need not be there."""
+        """Return the same without a download; the folder is not there where the entry has no path then."""
         if entry.hub is None:
             return await self.ensure_mlx(entry)
         chosen = await ask_hub(self.chosen, entry)
-        return entry, await ask_hub(self.hub.mlx, chosen)
+        model = await ask_hub(self.hub.mlx, chosen)
+        here = await asyncio.to_thread(self.hub.is_here, chosen.repository, chosen.variant.parts)
+        return replace(entry, path=str(model.folder) if here else None), model
 
     def info(self, entry: ModelEntry) -> tuple[ModelEntry, ModelInfo]:
-        """Return the model as a plan needs it, without a download. Blocks."""
+        """Return the model as a plan needs it, without a download; its entry has a path if all is on disk. Blocks."""
         chosen = self.chosen(entry)
         check_gguf(chosen)
         vision = wants_projector(entry.options)
-        return self._local(entry, chosen, vision) or (entry, self.of(entry, chosen))
+        return self._local(entry, chosen, vision) or (replace(entry, path=None), self.of(entry, chosen))
 
     def of(self, entry: ModelEntry, chosen: Chosen) -> ModelInfo:
         """Return the model of one variant, which need not be the entry's. Blocks."""

@@ -92,7 +92,9 @@ class Plans:
             found = DoesNotFit(entry.id, later=True, message=message, blockers=(never.engine,)).to_json()
             found |= {"blocking_models": [never.model]}
         variants = [asdict(one) for one in answer.table]
-        return found | {"problems": problems_json(sight.machine), "variants": variants, "note": answer.note}
+        on_disk = known.entry.hub is None or known.entry.path is not None
+        told = {"problems": problems_json(sight.machine), "variants": variants, "note": answer.note}
+        return found | {"on_disk": on_disk} | told
 
     async def warning(self, entry: ModelEntry) -> str | None:
         """Return a warning for a model that was asked for by name and does not fit, before it is downloaded."""

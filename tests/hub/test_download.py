@@ -205,16 +205,26 @@ async def test_killed_again_and_again_it_still_gets_there_and_leaves_nothing(hub
 
 
 async def test_a_beginning_that_is_none_is_found_out(hub: LocalHub, client: Client) -> None:
-    """What is too long is begun anew at once; what is wrong is found by its sha256 and removed."""
+    """What is too long, or is wrong by its sha256, is begun anew at once."""
     models, chosen, place = unfinished(hub, client)
     place.write_bytes(BIG + b"more")
     assert (await fetch(models, chosen)).read_bytes() == BIG
     assert await models.downloads.remove(models.scan()[0].files) == len(BIG)
+    for wrong in (bytes(1 << 20), bytes(len(BIG))):
+        place.write_bytes(wrong)
+        assert (await fetch(models, chosen)).read_bytes() == BIG
+        assert leftovers(client) == []
+        assert await models.downloads.remove(models.scan()[0].files) == len(BIG)
+
+
+async def test_what_the_hub_sends_wrong_after_a_wrong_beginning_is_removed(hub: LocalHub, client: Client) -> None:
+    models, chosen, place = unfinished(hub, client)
     place.write_bytes(bytes(1 << 20))
+    hub.spoil(Fault("/storage/", method="GET", corrupt=True))
     with pytest.raises(VerificationFailed, match="sha256"):
         await fetch(models, chosen)
     assert blobs(client) == leftovers(client) == []
-    assert (await fetch(models, chosen)).read_bytes() == BIG
+    assert stored(hub, BIG) == 2
 
 
 async def test_a_beginning_that_the_hub_does_not_take_is_removed(hub: LocalHub, client: Client) -> None:

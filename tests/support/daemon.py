@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -54,6 +55,14 @@ class RunningDaemon:
         """One chat request."""
         body = {"model": model, "messages": [{"role": "user", "content": content}], **more}
         return self.http.post("/v1/chat/completions", json=body)
+
+    def leave(self, path: str, body: object, begun: Callable[[], bool] | None = None) -> None:
+        """Ask for an endless answer, and close the connection once it has `begun`. None: once it is in flight."""
+        address = httpx.URL(self.url)
+        headers = {**self.http.headers, "content-type": "application/json"}
+        with contextlib.closing(http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE)) as client:
+            client.request("POST", path, json.dumps(body), headers)
+            wait_until(begun or (lambda: not self.at_rest()), "the answer has begun")
 
     def at_rest(self) -> bool:
         """Whether no request is in flight; what the ended ones counted is counted then.

@@ -171,6 +171,10 @@ class Directory:
         heard = seen.load is not None and not self.is_silent(seen, now)
         return heard and not seen.gone and now >= seen.avoid_until
 
+    def others(self, now: float) -> list[Seen]:
+        """Return the other nodes to which requests may be sent."""
+        return [seen for seen in self._nodes.values() if seen.node.name != self.me and self.alive(seen, now)]
+
     def is_silent(self, seen: Seen, now: float) -> bool:
         """Return whether a node says nothing any more, though it would be heard."""
         return self.connected and seen.load is not None and now - seen.heard_at >= SILENT_S

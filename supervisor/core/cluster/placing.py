@@ -14,7 +14,7 @@ class Offer:
     Attributes:
         evicts: how many models would have to leave.
         tokens_per_second: foretold; None: nothing is known.
-        here: files of the model need not be downloaded.
+        here: all files of the model are on the node's disk.
         plan: all that the node has said.
     """
 

@@ -68,7 +68,7 @@ function Loading({ model, target, onError }) {
     <p class="small muted" role="status">
       ${model?.stage ? model.stage.replaceAll("_", " ") : "waiting for room"}
       ${value !== null && value !== undefined && ` · ${Math.round(100 * value)} %`}
-      ${download && ` · ${bytes(download.done_bytes)} of ${bytes(download.total_bytes)}, ${bytes(download.bytes_per_second)}/s, ${duration(download.eta_seconds)} left`}
+      ${download && ` · ${bytes(download.done_bytes)} of ${bytes(download.total_bytes)}, ${bytes(download.bytes_per_second)}/s${download.from?.startsWith("node ") ? ` from ${download.from}` : ""}, ${duration(download.eta_seconds)} left`}
     </p>
   </section>`;
 }
