@@ -27,7 +27,7 @@ PASSING = {
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
     *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull", "RateLimited", "TakingOver"),
     *("ClusterUnavailable", "NodeLost", "NodeUnknown", "ModelMoved"),
-    *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
+    *("LendingFull", "TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 
 
