@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
-import nats
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -36,6 +35,18 @@ _PING_S: Final = 2
 _BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
 _MOST_STORED: Final = 64 << 20
 _MOST_CONFIGS: Final = (MOST_VERSIONS + 1) * MOST_CONFIG_BYTES + (1 << 20)
+
+
+class _Client(Client):
+    """nats-py's client, which would break off, connect anew and meet the same message for ever."""
+
+    async def _process_headers(self, headers: Any) -> Any:
+        """Return the headers of a message; none where they are none, as another node may have written them."""
+        try:
+            return await super()._process_headers(headers)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with them
+            _log.debug("cluster_headers_not_understood", reason=str(error))
+            return None
 
 
 class NatsStore:
@@ -79,14 +90,15 @@ class NatsStore:
         client: Client | None = None
         while client is None:
             try:
-                client = await nats.connect(
+                made = _Client()
+                await made.connect(
                     servers=self._urls,
                     name=self._own.name,
                     inbox_prefix=inbox_of(self._own),
                     tls=self._tls,
                     tls_hostname="node",
                     connect_timeout=int(_ANSWER_S),
-                    reconnect_time_wait=_AGAIN_S,
+                    reconnect_time_wait=_AGAIN_S,  # type: ignore[arg-type]  # it sleeps for so long
                     max_reconnect_attempts=-1,
                     ping_interval=_PING_S,
                     max_outstanding_pings=2,
@@ -95,6 +107,7 @@ class NatsStore:
                     reconnected_cb=self._back,
                     error_cb=self._grumble,
                 )
+                client = made
             except (NoServersError, Error, OSError, TimeoutError) as error:
                 await self._grumble(error)
                 await asyncio.sleep(_AGAIN_S)
