@@ -44,14 +44,15 @@ class Stage:
                 node.daemon.http.post("/api/v1/models/unload", json={"model": model["id"], "now": True})
         for node in (self.one, self.two):
             try:
-                wait_until(lambda: self.quiet(node), "nothing runs anywhere")  # noqa: B023 - called at once
+                wait_until(lambda: self.quiet(node), "all are ready, and nothing runs anywhere")  # noqa: B023 - called at once
             except AssertionError:
                 raise AssertionError([one.cluster() for one in (self.one, self.two)]) from None
 
     @staticmethod
     def quiet(node: Node) -> bool:
-        """Whether a node sees nothing loaded, and nothing claimed."""
-        return all(not one["models"] and not one["claims"] for one in node.cluster()["nodes"])
+        """Whether a node hears all, and sees nothing loaded, and nothing claimed."""
+        seen = node.cluster()["nodes"]
+        return all(one["state"] == "ready" and not one["models"] and not one["claims"] for one in seen)
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +144,12 @@ IDS = {"id", "created", "created_at", "item_id", "response_id", "timings", "comp
 
 
 def test_the_list_has_the_models_of_all(shown: Stage) -> None:
+    def listed(node: Node) -> bool:
+        cards = node.daemon.http.get("/v1/models").json()["data"]
+        return {"near", "far", "both", "endless"} <= {card["id"] for card in cards}
+
     for node in (shown.one, shown.two):
-        found = {card["id"] for card in node.daemon.http.get("/v1/models").json()["data"]}
-        assert {"near", "far", "both", "endless"} <= found
+        wait_until(lambda: listed(node), "the list has all")  # noqa: B023 - called at once
     assert content(chat(shown.one, "far")) == SAID
     wait_until(lambda: state_of(shown.one, "far") == "loaded", "it is shown as loaded")
 
