@@ -23,9 +23,9 @@ def name_of(node: Json) -> str:
 
 
 def missing(nodes: Sequence[Json]) -> Iterator[str]:
-    """Yield a sentence for each node of which nothing is shown, or only what it last told."""
+    """Yield a sentence for each other node of which nothing is shown, or only what it last told."""
     for one in nodes:
-        if not one["asked"]:
+        if not (one["asked"] or one["here"]):
             heard = "" if one["heard_s"] is None else f", {duration(one['heard_s'])} ago"
             shown = "nothing is known of it now" if one["state"] == "away" else f"shown as it last told{heard}"
             yield f"note: {one['name']}: {one['why']}; {shown}"

@@ -22,6 +22,7 @@ VIEW: Final = "/cluster/view"
 _ASK_S: Final = 2.0
 _AWAY: Final = "it is away"
 _NEW: Final = "it has just come"
+_SLOW: Final = "its devices take long to be looked at"
 _LATE: Final = "it has not answered in time"
 
 
@@ -40,12 +41,15 @@ class Views:
     Attributes:
         own: looks at this node.
         clock: seconds of a monotonic clock.
+        patience: seconds that a node has to answer; this one, too, whose devices may take longer.
     """
 
     directory: Directory
     peers: Peers
     own: Callable[[], Awaitable[View]]
     clock: Callable[[], float]
+    patience: float = _ASK_S
+    _looking: set[asyncio.Task[View]] = field(default_factory=set)
     _together: Shared[Mapping[str, Viewed]] = field(default_factory=Shared)
     _late: dict[str, tuple[float, int]] = field(default_factory=dict)
 
@@ -64,7 +68,7 @@ class Views:
     async def _viewed(self, seen: Seen) -> Viewed:
         name = seen.node.name
         if name == self.directory.me:
-            return Viewed(await self.own())
+            return await self._here()
         if not self.directory.alive(seen, self.clock()):
             return Viewed(None, _AWAY)
         if self._late.get(name) == _word(seen):
@@ -73,7 +77,7 @@ class Views:
         client = self.peers.client(seen.node.host, seen.node.port)
         before = _word(seen)
         try:
-            return Viewed(view_of(await self.peers.ask(client, "GET", VIEW, None, _ASK_S)))
+            return Viewed(view_of(await self.peers.ask(client, "GET", VIEW, None, self.patience)))
         except PeerUnreachable as error:
             self._late[name] = before
             return Viewed(None, str(error))
@@ -81,6 +85,21 @@ class Views:
             return Viewed(None, "it is of a version that cannot be asked")
         except NotUnderstood as error:
             return Viewed(None, f"its answer is not understood: {error}")
+
+    async def _here(self) -> Viewed:
+        """Look at this node. A look that takes too long goes on, and serves whoever asks next."""
+        if not self._looking:
+            task = asyncio.ensure_future(self.own())
+            self._looking.add(task)
+            task.add_done_callback(self._over)
+        (task,) = self._looking
+        done, _ = await asyncio.wait({task}, timeout=self.patience)
+        return Viewed(task.result()) if done else Viewed(None, _SLOW)
+
+    def _over(self, task: asyncio.Task[View]) -> None:
+        self._looking.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; perhaps nobody does any more
 
 
 def node_now(status: NodeStatus, viewed: Viewed | None) -> NodeNow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
@@ -60,15 +61,33 @@ class Stage:
             self.directory.hear(load(name), 0.0)
         self.now = 0.0
         self.peers = Answering({2: answers.get("b", SAID), 3: answers.get("c", SAID)})
+        self.held = asyncio.Event()
+        self.held.set()
+        self.looks = 0
         self.views = Views(self.directory, self.peers, self._own, lambda: self.now)
 
     async def _own(self) -> View:
+        self.looks += 1
+        await self.held.wait()
         return View(requests=7)
 
 
 async def test_every_node_says_it_for_itself() -> None:
     found = await Stage().views.all()
     assert found == {ME: Viewed(View(requests=7)), "b": Viewed(VIEW), "c": Viewed(VIEW)}
+
+
+async def test_this_node_holds_nobody_up_whose_devices_take_long() -> None:
+    stage = Stage()
+    stage.held.clear()
+    impatient = replace(stage.views, patience=0.001)
+    for _ in range(2):
+        found = await impatient.all()
+        assert (found[ME].view, found["b"]) == (None, Viewed(VIEW))
+        assert "take long" in str(found[ME].why)
+    stage.held.set()
+    assert (await stage.views.all())[ME] == Viewed(View(requests=7))
+    assert stage.looks == 1, "the look that was begun serves them all"
 
 
 @pytest.mark.parametrize(

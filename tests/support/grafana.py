@@ -66,6 +66,25 @@ PANELS: tuple[tuple[str, str, tuple[Query, ...]], ...] = (
     ),
     ("The daemon's loop: longest delay", "s", (("supervisor_loop_lag_seconds", "delay"),)),
     ("Requests that engines put off", "short", (("engine_requests_deferred", "{{model}}"),)),
+    (
+        "Nodes of the cluster: busy slots and waiting requests",
+        "short",
+        (
+            ("max by (node) (supervisor_cluster_node_slots_busy)", "{{node}} busy"),
+            ("max by (node) (supervisor_cluster_node_queue_length)", "{{node}} waits"),
+        ),
+    ),
+    (
+        "Requests passed on to other nodes",
+        "reqps",
+        (
+            _per_second("cluster_forwarded", "node"),
+            (
+                "sum by (node) (rate(supervisor_cluster_forward_failures_total[$__rate_interval]))",
+                "{{node}}, in vain",
+            ),
+        ),
+    ),
 )
 
 
