@@ -44,6 +44,7 @@ def test_everything_ends_well(engine_binary: Path, scripted_model: ScriptedModel
         chaos(nodes, seed, 20)
 
 
+@pytest.mark.full
 def test_everything_ends_well_in_short(engine_binary: Path, scripted_model: ScriptedModel) -> None:
     with cluster(engine_binary, scripted_model) as nodes:
         chaos(nodes, 0, 3)
