@@ -30,7 +30,7 @@ class Candidates:
 def candidates(typed: Sequence[str], verbs: Registry, names: Names) -> Candidates:
     """Return what may stand in place of the last of the words typed behind the program's name.
 
-    Words that a shell could read as anything but a word are left out.
+    Words that a shell could read as anything but a word are left out, and names that a verb would take for an option.
     """
     *before, current = typed or ("",)
     found = _of_verbs(before, verbs) if before[:1] in ([], ["help"]) else _of_verb(before, current, verbs, names)
@@ -105,5 +105,5 @@ def _of_parser(
 def _of_action(action: argparse.Action, names: Callable[[], Iterable[str]]) -> Candidates:
     if action.choices is not None:
         return Candidates(tuple(map(str, action.choices)))
-    words = tuple(names()) if action.metavar in _MODELS else ()
+    words = tuple(one for one in names() if not one.startswith("-")) if action.metavar in _MODELS else ()
     return Candidates(words, action.metavar in _FILES)

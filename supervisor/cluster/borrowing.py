@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
 import structlog
 
 from supervisor.cluster.kept import Membership
+from supervisor.cluster.lenders import Busy, Faulty, Lender, Lenders
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused
 from supervisor.core.cluster.directory import Directory, Seen
+from supervisor.core.cluster.ranges import Range
 from supervisor.core.environment import for_python
 from supervisor.core.repository import RepoFile
 from supervisor.errors import DiskFull, HubError
@@ -30,6 +33,7 @@ _WORKER: Final = "supervisor.cluster.borrower"
 _MOST_ASKED: Final = 16
 _LISTING_S: Final = 5.0
 _WAIT_S: Final = 10.0
+_READ_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Borrowing:
         def line(said: dict[str, Any]) -> None:
             match said.get("event"):
                 case "failed":
-                    _log.warning("file_not_borrowed", node=said["node"], reason=said["message"])
+                    _log_failed(said["node"], said["message"])
                 case "left":
                     kept[said["path"]] = said["kept"]
                 case "error":
@@ -81,7 +85,7 @@ class Borrowing:
             "authority": str(self.kept.authority),
             "chain": str(self.kept.chain),
             "key": str(self.kept.key),
-            "nodes": [{"name": one.node.name, "host": one.node.host, "port": one.node.port} for one in nodes],
+            "nodes": [msgspec.to_builtins(one) for one in _lenders(nodes)],
             "repo": repository.id,
             "commit": repository.commit,
             "patience": self.patience,
@@ -107,6 +111,16 @@ class Borrowing:
             asking.cancel()
             return None
 
+    def read(self, sha256: str, size: int, first: int, last: int) -> bytes | None:
+        """See `Nearby`."""
+        lenders = Lenders(_lenders(self._asked()), self.kept.dialling(), self.patience, self.asking, _log_failed)
+        reading = asyncio.run_coroutine_threadsafe(_read(lenders, sha256, Range(first, last, size)), self.loop)
+        try:
+            return reading.result(_READ_S)
+        except (TimeoutError, CancelledError):
+            reading.cancel()
+            return None
+
     async def _listing(self, repo: str, revision: str) -> Repository | None:
         """Return the fullest of what the others have; of equals, that of the first by name."""
         nodes = sorted(self._asked(), key=lambda one: one.node.name)
@@ -129,3 +143,30 @@ class Borrowing:
         """Return the nodes that are asked, in any order, so that not all ask the same one first."""
         others = self.directory.others(self.clock())
         return random.sample(others, min(len(others), _MOST_ASKED))
+
+
+def _lenders(nodes: Sequence[Seen]) -> list[Lender]:
+    return [Lender(one.node.name, one.node.host, one.node.port) for one in nodes]
+
+
+def _log_failed(node: str, why: str) -> None:
+    _log.warning("file_not_borrowed", node=node, reason=why)
+
+
+async def _read(lenders: Lenders, sha256: str, part: Range) -> bytes | None:
+    """Return a part of a content of the first node that gives it."""
+    holders, tried = lenders.holders(sha256, part.size), set[str]()
+    try:
+        while (name := await holders.next(tried)) is not None:
+            found = bytearray()
+            try:
+                await lenders.part(name, sha256, part, found.extend)
+            except (PeerUnreachable, Faulty, Busy, TimeoutError) as error:
+                _log_failed(name, str(error) or "it is slow")
+                tried.add(name)
+            else:
+                return bytes(found)
+        return None
+    finally:
+        holders.close()
+        await lenders.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
 from supervisor.cluster.sharing import Sharing
+from supervisor.cluster.shown import status_of
 from supervisor.cluster.store import StoreUnavailable
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.told import Told
@@ -45,8 +46,6 @@ from supervisor.service.clusters import (
     ClusterPlan,
     ClusterStatus,
     Invited,
-    NodeDevice,
-    NodeModel,
     NodesNow,
     NodeStatus,
 )
@@ -230,6 +229,10 @@ class Cluster:
         """Hear what happens to an engine."""
         self._member.loads(model)
 
+    def reloaded(self) -> None:
+        """Hear that this node's own configuration was taken over."""
+        self._sharing.again()
+
     # what is asked
 
     def status(self) -> ClusterStatus:
@@ -364,26 +367,12 @@ class Cluster:
         return offer_of(self._kept.name, await self._ground.plan(model))
 
     def _shown(self, seen: Seen, now: float) -> NodeStatus:
-        node, load, here = seen.node, seen.load, seen.node.name == self._kept.name
-        draining = self._draining if here else load is not None and load.draining
-        alive = self._directory.alive(seen, now)
-        return NodeStatus(
-            name=node.name,
-            state="away" if not alive else "draining" if draining else "ready",
-            address=f"{node.host}:{node.port}",
-            program=node.program,
-            here=here,
-            free_bytes=None if load is None else load.free_bytes,
-            heard_s=None if here or load is None else round(now - seen.heard_at, 1),
-            devices=[NodeDevice(one.name, one.total_bytes) for one in node.devices],
-            models=[
-                NodeModel(model, one.state, one.slots, one.busy, one.waiting, one.wait_s, one.load_s)
-                for model, one in sorted(({} if load is None else load.models).items())
-            ],
-            claims=self._directory.claims_of(node.name, now),
-            config_version=self._sharing.number if here else node.config_version,
-            config_problem=(self._sharing.problem if here else node.config_problem) or None,
-        )
+        told = status_of(self._directory, seen, now)
+        if not told.here:
+            return told
+        version, problem = self._sharing.state
+        state = "draining" if self._draining else "ready"
+        return replace(told, state=state, config_version=version, config_problem=problem or None)
 
 
 def cluster_of(kept: Membership, ground: Ground, env: Mapping[str, str], records: Path) -> Cluster:

@@ -24,6 +24,7 @@ from supervisor.cluster.views import VIEW
 from supervisor.core.cluster.messages import PROTOCOL, Host, NodeName, Port
 from supervisor.core.cluster.views import View
 from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
+from supervisor.core.text.foreignjson import NotJson, typed
 from supervisor.errors import ClusterRefused, InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import Responder
 from supervisor.proxy.connections import RenderError
@@ -157,15 +158,15 @@ class Doorway:
         if self.admission is None:
             raise ClusterRefused("this node lets nobody in: ask the one that began the cluster", "cluster_no_authority")
         try:
-            asked = msgspec.json.decode(body, type=Joining)
-        except msgspec.DecodeError as error:
+            asked = typed(body, Joining)
+        except NotJson as error:
             raise InvalidRequest(f"The request to join cannot be read: {error}.") from None
         return self.admission.admit(asked)
 
     def _drain(self, body: bytes) -> dict[str, bool]:
         try:
-            asked = msgspec.json.decode(body, type=_Drain)
-        except msgspec.DecodeError as error:
+            asked = typed(body, _Drain)
+        except NotJson as error:
             raise InvalidRequest(f"The request cannot be read: {error}.") from None
         self.drain(asked.on)
         return {"on": asked.on}

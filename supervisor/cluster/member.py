@@ -81,8 +81,8 @@ class Member:
 
     def start(self) -> None:
         """Take part, once the store is connected."""
-        for work in (self._take_part(), self._tell(), self._keep_claims()):
-            self._tasks.add(asyncio.ensure_future(work))
+        for work in (self._take_part, self._tell, self._keep_claims):
+            self._tasks.add(asyncio.ensure_future(_lasting(work)))
 
     def disown(self) -> None:
         """Say and hear nothing any more, and leave everything as it is."""
@@ -126,8 +126,10 @@ class Member:
                 return node
         entry = await self._store.create("claims", key, m.bytes_of(claim))
         self._claimed(entry)
-        found = None if entry.value is None else m.read(entry.value, m.Claim)
-        return node if found is None else found.node
+        try:
+            return node if entry.value is None else m.read(entry.value, m.Claim).node
+        except m.NotUnderstood as error:
+            raise StoreUnavailable(f"a claim is there that is not understood: {error}") from None
 
     def loads(self, model: str) -> None:
         """Note that a model is being loaded here, however short it then stays."""
@@ -332,6 +334,16 @@ class Member:
 
     async def _forget_node(self, name: str) -> None:
         await self._store.put("nodes", name, None)
+
+
+async def _lasting(work: Callable[[], Awaitable[None]]) -> None:
+    """Do what lasts. A bug that ends it is in the log, and does not keep this node from its part for good."""
+    while True:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001 - a bug, whatever brings it out
+            _log.exception("cluster_work_failed")
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def woken(changed: asyncio.Event, within: float) -> bool:

@@ -159,7 +159,10 @@ class NatsStore:
                 if not isinstance(found, KeyValue.Entry):
                     known.set()
                     continue
-                hear(Entry(found.key, None if found.operation else found.value, found.revision or 0))
+                try:
+                    hear(Entry(found.key, None if found.operation else found.value, found.revision or 0))
+                except Exception:  # noqa: BLE001 - a bug that one entry brings out: the others are heard all the same
+                    _log.exception("cluster_entry_not_taken", bucket=bucket, key=found.key)
 
         self._watching.add(task := asyncio.ensure_future(follow()))
         task.add_done_callback(self._watching.discard)

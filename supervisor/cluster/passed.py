@@ -16,6 +16,7 @@ from supervisor.core.cluster.messages import ModelName
 from supervisor.core.requests.keys import Key, KeyRules
 from supervisor.core.requests.passed import PassedKey, Tally
 from supervisor.core.requests.scopes import Scope
+from supervisor.core.text.foreignjson import NotJson, typed
 from supervisor.errors import InvalidRequest
 
 PASSED: Final = "x-supervisor-passed"
@@ -79,6 +80,6 @@ def read_passed(scope: AsgiScope) -> Passed | None:
     name = PASSED.encode()
     said = next((value for key, value in scope["headers"] if key == name), None)
     try:
-        return None if said is None else msgspec.json.decode(said, type=Passed)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return None if said is None else typed(said, Passed)
+    except NotJson as error:
         raise InvalidRequest(f"What is said of the request that is passed on cannot be read: {error}.") from None

@@ -28,7 +28,7 @@ _log = structlog.get_logger()
 
 _KEY: Final = "shared"
 _NAME: Final = "cluster config"  # of a text that is no version yet
-_AGAIN_S: Final = 60.0  # after which a version is tried again that could not be taken over
+_AGAIN_S: Final = 60.0
 _WAIT_S: Final = 10.0  # for this node to take over what was set here
 _ATTEMPTS: Final = 4
 _RETRY_S: Final = 5.0
@@ -39,17 +39,26 @@ class Sharing:
 
     Args:
         kept: its membership. store: the cluster's. taking: takes versions over. tell: tells the others of it.
+        again_s: seconds after which a version is tried again that could not be taken over.
 
     Attributes:
         problem: why it has not taken the newest version over; empty: it has.
     """
 
-    def __init__(self, kept: Membership, store: Store, taking: Taking, tell: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        kept: Membership,
+        store: Store,
+        taking: Taking,
+        tell: Callable[[], None],
+        again_s: float = _AGAIN_S,
+    ) -> None:
         self.problem = ""
         self._kept = kept
         self._store = store
         self._taking = taking
         self._tell = tell
+        self._again_s = again_s
         self._newest: m.Config | None = None  # None, too, where it cannot be read
         self._stored = self._in_force  # for the next start
         self._revision = 0
@@ -83,6 +92,11 @@ class Sharing:
         if self._task is not None:
             self._task.cancel()
 
+    def again(self) -> None:
+        """Try again what could not be taken over: something has changed here."""
+        if self.problem:
+            self._heard_one.set()
+
     async def begin(self) -> None:
         """Hear all versions from now on. Raises StoreUnavailable."""
         self._revision = 0  # the store may have begun anew
@@ -104,7 +118,7 @@ class Sharing:
     async def _follow(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_S if self.problem else None):
+                async with asyncio.timeout(self._again_s if self.problem else None):
                     await self._heard_one.wait()
             self._heard_one.clear()
             if self._newest is not None:

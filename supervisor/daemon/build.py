@@ -315,6 +315,7 @@ def _cluster(
     ground = made.Ground(built.registry, engines.pool, built.lookout, inflight, plan, look, reloader, hub)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
+    reloader.listeners.append(cluster.reloaded)
     return cluster
 
 

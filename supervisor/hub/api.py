@@ -18,6 +18,7 @@ from supervisor import __version__
 from supervisor.errors import HubBusy, HubError, HubGated, HubTokenNeeded, HubUnreachable, RepositoryNotFound
 from supervisor.hub.access import HubAccess
 from supervisor.hub.listing import MAIN, Repository, read_listing
+from supervisor.hub.nearby import Nearby
 from supervisor.system.outside import Answer, Limits, LoopThread, OutOfBounds, Take, TooSlow, bounded_client, get, read
 
 _ATTEMPTS = 4
@@ -37,12 +38,16 @@ class HubClient:
     Args:
         sleep: waits between attempts; None: until it is closed at the most.
         listing: what the description of a repository may take.
+
+    Attributes:
+        nearby: who is asked for the beginnings of files where the hub cannot be; None: nobody.
     """
 
     def __init__(
         self, access: HubAccess, sleep: Callable[[float], object] | None = None, listing: Limits = _LISTING
     ) -> None:
         self.access = access
+        self.nearby: Nearby | None = None
         self._closed = threading.Event()
         self._sleep = sleep or self._closed.wait
         self._listing = listing

@@ -61,7 +61,7 @@ def read_listing(body: bytes, repo: str, revision: str, host: str) -> Repository
     """
     try:
         told = msgspec.json.decode(body, type=_Told)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         fault = str(error)[:_MAX_QUOTED]
         raise HubError(
             f"What answers at {host} does not speak like a hub ({fault}); check HF_ENDPOINT and proxies."

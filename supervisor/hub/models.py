@@ -127,7 +127,7 @@ class HubModels:
 
     def ask_first(self, nearby: Nearby) -> None:
         """Have somebody asked for files before the hub is, and for what there is where the hub cannot be asked."""
-        self._nearby = self.downloads.nearby = nearby
+        self._nearby = self.downloads.nearby = self._client.nearby = nearby
 
     def parse(self, text: str) -> HubReference | None:
         """Return the reference that a text is; None if it is none. Raises InvalidRequest."""

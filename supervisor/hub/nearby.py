@@ -27,3 +27,9 @@ class Nearby(Protocol):
 
         None: nobody has anything of it.
         """
+
+    def read(self, sha256: str, size: int, first: int, last: int) -> bytes | None:
+        """Return these bytes of a content, by the word of one of them, for when the hub cannot be asked. Blocks.
+
+        None: nobody has it.
+        """

@@ -10,7 +10,7 @@ import httpx
 
 from supervisor.core.gguf import GgufHeader, combine_shards, read_header
 from supervisor.core.repository import RepoFile, Variant
-from supervisor.errors import GgufError, HubError
+from supervisor.errors import GgufError, HubError, HubUnreachable
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.api import HubClient
 from supervisor.hub.listing import Repository
@@ -26,7 +26,7 @@ class RangeStream(io.RawIOBase):
 
     A range goes as far as `expect` said that reading will go; without such a word it is as long as all before it that
     were guessed, within limits: little is fetched that nobody reads, in few requests. `fetched`: bytes that came over
-    the network.
+    the network. `is_nearby`: some came from somebody nearer, as the hub could not be asked.
     """
 
     def __init__(self, client: HubClient, repository: Repository, file: RepoFile) -> None:
@@ -43,6 +43,7 @@ class RangeStream(io.RawIOBase):
         self._guessed = 0  # bytes of ranges that nobody asked for
         self._expected = 0
         self.fetched = 0
+        self.is_nearby = False
 
     def expect(self, end: int) -> None:
         """Prepare to read on up to this place."""
@@ -97,8 +98,27 @@ class RangeStream(io.RawIOBase):
             begin = self._start + len(self._data)
             return begin < end and self._fetch_once(begin, end)
 
-        while self._client.insist(go_on):
-            pass
+        if self.is_nearby and self._fetch_nearby(end):
+            return
+        try:
+            while self._client.insist(go_on):
+                pass
+        except HubUnreachable:
+            if not self._fetch_nearby(end):
+                raise
+
+    def _fetch_nearby(self, end: int) -> bool:
+        """Fetch what is missing up to this place from somebody nearer than the hub; return whether it came."""
+        begin, nearby, file = self._start + len(self._data), self._client.nearby, self._file
+        if nearby is None or file.sha256 is None or file.size is None or begin >= end:
+            return False
+        found = nearby.read(file.sha256, file.size, begin, end - 1)
+        if found is None:
+            return False
+        self.is_nearby = True
+        self.fetched += len(found)
+        self._data += found
+        return True
 
     def _fetch_once(self, begin: int, end: int) -> bool:
         """Fetch what one answer gives; return whether another may give more."""
@@ -167,6 +187,6 @@ def _header(client: HubClient, repository: Repository, file: RepoFile, cache: He
         header = read_header(cast(BinaryIO, stream), file.size, stream.expect)
     except GgufError as error:
         raise GgufError(f"{repository.id}/{file.path}: {error.reason}", offset=error.offset) from error
-    if cache:
+    if cache and not stream.is_nearby:  # it is remembered as the hub's
         cache.remember(key, header)
     return header

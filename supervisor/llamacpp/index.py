@@ -125,7 +125,7 @@ def json_links(text: str) -> list[str]:
     try:
         files = msgspec.json.decode(text, type=_Page).files
         return [f"{file.url}#sha256={file.hashes.get('sha256', '')}" for file in files]
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise EngineInstallFailed("the package index answered with JSON that is not a project page") from error
 
 

@@ -102,7 +102,7 @@ def _assets(body: bytes) -> dict[str, Archive]:
     """Return the release's archives by name; one without a sha256 digest is as good as absent."""
     try:
         listed = msgspec.json.decode(body, type=_Release).assets
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise EngineInstallFailed("the release API answered with something that is not a release") from error
     told = [(one.name, one.browser_download_url, (one.digest or "").removeprefix("sha256:")) for one in listed]
     return {name: Archive(name, url, digest) for name, url, digest in told if is_archive(name, digest)}

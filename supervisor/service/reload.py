@@ -79,6 +79,9 @@ class Reloader:
     Args:
         current: where the settings in force are held. Everybody who needs one asks there.
         registry: where the models are.
+
+    Attributes:
+        listeners: are told when the file was taken over.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Reloader:
         engine: tuple[Program, Pool],
         source: Source,
     ) -> None:
+        self.listeners: list[Callable[[], None]] = []
         self._current, self._registry, self._kinds = current, registry, kinds
         self._program, self._pool = engine
         self._source = source
@@ -137,6 +141,8 @@ class Reloader:
                 _log.warning("config_refused", code=error.code, reason=error.message)
                 raise
         _log.info("config_reloaded", **asdict(changes), restart_needed=self._restart)
+        for tell in self.listeners:
+            tell()
         return {**asdict(changes), "restart_needed": list(self._restart)}
 
     async def share(self, shared: Shared) -> Changes:

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 import supervisor
@@ -279,7 +278,7 @@ class Workers:
     def _hear(self, line: bytes) -> None:
         try:
             message = m.of_gateway(line)
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             _log.error("gateway_not_understood", reason=str(error))
             return
         match message:

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from supervisor.core.workers import messages as m
 from supervisor.core.workers.table import HEARTBEAT_S, SILENT_S, Worker, changed, is_refused
 from supervisor.core.workers.token import JoinToken, encode
@@ -144,7 +142,7 @@ class Gateway:
             self._open[name] = self._open.get(name, 0) + 1
         try:
             await self._serve(lines, name)
-        except (OSError, ValueError, TimeoutError, msgspec.DecodeError):
+        except (OSError, ValueError, TimeoutError):
             lines.abort()
         finally:
             self._strangers -= name is None
@@ -234,7 +232,7 @@ class Gateway:
                 self._take(worker, m.of_worker(line))
         except (OSError, TimeoutError) as error:
             reason = str(error) or "it says nothing any more"
-        except (ValueError, msgspec.DecodeError) as error:
+        except ValueError as error:
             reason = f"it says what cannot be understood: {str(error)[:200]}"
         finally:
             self._part(worker, lines, reason)

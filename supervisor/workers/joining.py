@@ -9,8 +9,6 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from supervisor.core.workers import messages as m
 from supervisor.core.workers.token import JoinToken
 from supervisor.errors import WorkerRefused
@@ -41,7 +39,7 @@ async def join(folder: Path, token: JoinToken, name: str) -> Membership:
         trusting.load_verify_locations(cadata=certificate)
         key, request = new_request()
         answer = await _ask(token, trusting, m.Join(name, m.PROTOCOL, token.secret, request))
-    except (OSError, TimeoutError, ValueError, msgspec.DecodeError) as error:
+    except (OSError, TimeoutError, ValueError) as error:
         reason = str(error) or "no answer in time"
         raise WorkerRefused(f"The daemon cannot be reached at {where}: {reason}.") from None
     if isinstance(answer, m.Refused):

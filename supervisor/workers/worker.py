@@ -13,7 +13,6 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
-import msgspec
 import structlog
 
 from supervisor import __version__
@@ -64,7 +63,7 @@ class Worker:
             try:
                 connected = await self._serve(context)
                 tries = 0 if connected else tries + 1
-            except (OSError, TimeoutError, ValueError, msgspec.DecodeError) as error:
+            except (OSError, TimeoutError, ValueError) as error:
                 tries += 1
                 _log.warning("worker_not_connected", reason=str(error) or "it does not answer")
             finally:

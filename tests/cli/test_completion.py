@@ -63,7 +63,23 @@ def test_every_verb_is_offered_and_the_hidden_one_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "$(touch x)", "`x`", "a;b", "a&b", "{a,b}", "a\nb", "*", "'", "~x", "", ":files"]
+    "name",
+    [
+        "a b",
+        "$(touch x)",
+        "`x`",
+        "a;b",
+        "a&b",
+        "{a,b}",
+        "a\nb",
+        "*",
+        "'",
+        "~x",
+        "",
+        ":files",
+        "-x",
+        "--url=example.org",
+    ],
 )
 def test_a_name_that_a_shell_would_read_is_not_offered(name: str) -> None:
     assert candidates(["load", ""], VERBS, lambda verb: [name, "good"]).words[-1:] == ("good",)

@@ -97,7 +97,10 @@ def test_what_is_set_at_one_node_is_there_on_all(nodes: list[Node], scripted_mod
     assert {"shared"} <= listed(one) & listed(two)
     assert content(two.daemon.chat("ours", "hi")) == SAID
     assert content(one.daemon.chat("shared", "hi")) == SAID
-    assert [node.has("shared") for node in nodes].count(True) == 1
+    assert any(node.has("shared") for node in nodes)
+    refused = one.run("tune", "shared", "--write")  # its file does not have it
+    assert refused.returncode == 2
+    assert "all nodes of the cluster share" in refused.stderr
 
 
 def test_who_edits_an_older_version_is_told(nodes: list[Node], scripted_model: ScriptedModel) -> None:
@@ -181,6 +184,15 @@ def test_versions_are_kept_and_come_back(nodes: list[Node], scripted_model: Scri
     assert never.json()["error"]["code"] == "cluster_config_not_found"
 
 
+def test_the_largest_text_gets_through(nodes: list[Node]) -> None:
+    one, two = nodes
+    number = done(one, "\n" * (1 << 18))  # in JSON it has twice as many bytes
+    in_force(two, number, one)
+    assert len(two.daemon.http.get(PATH, params={"version": number}).json()["text"]) == 1 << 18
+    assert two.daemon.http.post(PATH, json={"text": "é" * (1 << 17) + "#"}).json()["error"]["code"] == "config_invalid"
+    done(one, text_of())
+
+
 def test_no_more_than_32_versions_are_kept(nodes: list[Node]) -> None:
     one, two = nodes
     numbers = [done(one, f"defaults: {{ttl: {number}}}") for number in range(1, 34)]
@@ -192,8 +204,7 @@ def test_no_more_than_32_versions_are_kept(nodes: list[Node]) -> None:
 
 def test_an_engine_ends_only_if_its_launch_changes(nodes: list[Node], scripted_model: ScriptedModel) -> None:
     one, two = nodes
-    done(one, text_of(models={"steady": entry(scripted_model)}))
-    in_force(two, one.cluster()["nodes"][0]["config_version"], one)
+    in_force(two, done(one, text_of(models={"steady": entry(scripted_model)})))
     two.did("load", "steady")
     pid = two.daemon.model("steady")["pid"]
     number = done(one, text_of(models={"steady": entry(scripted_model, ttl=500)}, defaults={"priority": 3}))
@@ -224,6 +235,24 @@ def values(node: Node, model: str) -> dict[str, Any]:
     """What is set for a model on a node."""
     found = node.daemon.http.get("/api/v1/config", params={"model": model}).json()["values"]
     return {one["key"]: one["value"] for one in found}
+
+
+def test_a_model_runs_where_its_file_is(nodes: list[Node], scripted_model: ScriptedModel, tmp_path: Path) -> None:
+    """A node without the file takes the version over, lists the model, and has no plan for it."""
+    one, two = nodes
+    nowhere = entry(scripted_model) | {"file": str(tmp_path / "nowhere.gguf")}
+    number = done(one, text_of(models={"elsewhere": nowhere}))
+    in_force(two, number, one)
+    lost = two.daemon.chat("elsewhere", "hi")
+    assert lost.status_code in {422, 507}, lost.text
+    assert "nowhere.gguf does not exist" in lost.json()["error"]["message"]
+    assert "elsewhere" in listed(one) & listed(two)
+    (tmp_path / "nowhere.gguf").symlink_to(scripted_model(SAID, n_ctx=8192))
+    assert content(two.daemon.chat("elsewhere", "hi")) == SAID
+    moved = entry(scripted_model) | {"file": str(tmp_path / "moved.gguf")}
+    number = done(one, text_of(models={"elsewhere": moved}))  # though none has it, and one has it loaded from the other
+    in_force(one, number, two)
+    done(one, text_of())
 
 
 def test_who_cannot_take_it_over_keeps_what_it_has_and_says_so(
@@ -370,6 +399,7 @@ def test_a_later_start_and_one_without_the_store(engine_binary: Path, scripted_m
         assert lost.status_code == 503
         assert lost.json()["error"]["code"] == "cluster_unavailable"
         assert f"cluster version {number}:" in two.did("config", "show")
+        assert f"version {number} of the cluster's" in two.run("doctor").stdout
         two.did("restart")  # the next image has it, too
         assert "shared" in listed(two)
         two.end()

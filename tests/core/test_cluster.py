@@ -402,7 +402,7 @@ def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:
     newer = msgspec.json.encode({**msgspec.to_builtins(told), "more": [1]})
     assert m.read(newer, m.Load) == told
     for damaged in (
-        *(b"", b"[]", b"{}", b"[" * 100_000, b'{"node":"../x"}'),
+        *(b"", b"[]", b"{}", b"[" * 100_000, b'{"node":"../x"}', b'{"node":"\xff"}', b'{"x":' + b"[" * 100_000),
         msgspec.json.encode({**msgspec.to_builtins(told), "node": "b\n"}),
         msgspec.json.encode({**msgspec.to_builtins(told), "protocol": m.PROTOCOL + 1}),
         msgspec.json.encode({**msgspec.to_builtins(told), "free_bytes": -1}),

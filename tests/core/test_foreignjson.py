@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +19,11 @@ from supervisor.core.recovery.messages_voice import MessagesVoice
 from supervisor.core.stream.chat import ChatFold
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold, said_by_engine
-from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, compact, parse, parse_pythons, written
+from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, compact, parse, parse_pythons, typed, written
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
 from supervisor.errors import EngineStreamInvalid
+from tests.support.paths import ROOT
 
 
 def nested(depth: int) -> str:
@@ -129,3 +132,24 @@ def test_texts_are_read_as_python_s_parser_reads_them(text: bytes, data: st.Data
     except NotJson:
         found = NotJson
     assert repr(found) == repr(python_s(text))  # as True is 1, and 1.0 as well
+
+
+def test_what_is_no_json_of_a_kind_is_one_error() -> None:
+    for said in (b"", b"\xff", b'{"number":"\xff"}', b'{"number":-1}', b"[" * 100_000, b'{"x":' + b"[" * 100_000):
+        with pytest.raises(NotJson):
+            typed(said, _Counted)
+    assert typed(b'{"number":7,"x":[]}', _Counted) == _Counted(7)
+
+
+class _Counted(msgspec.Struct):
+    number: Annotated[int, msgspec.Meta(ge=0)]
+
+
+def test_nobody_takes_msgspec_s_errors_for_all_that_it_raises() -> None:
+    """What is no UTF-8, and what is nested too deeply, it tells by errors that are none of its own."""
+    for file in (ROOT / "supervisor").rglob("*.py"):
+        handlers = [
+            one.type for one in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(one, ast.ExceptHandler)
+        ]
+        named = {ast.unparse(part) for one in handlers if one is not None for part in ast.walk(one)}
+        assert "msgspec.DecodeError" not in named, f"{file}: catch ValueError, or let `foreignjson.typed` read it"

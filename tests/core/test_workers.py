@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.devices import is_lent_processor, lent_name
 from supervisor.core.engine_output.capabilities import Capabilities
+from supervisor.core.text.foreignjson import NotJson
 from supervisor.core.workers import messages as m
 from supervisor.core.workers.build import build_of
 from supervisor.core.workers.names import is_name, name_like
@@ -47,7 +48,7 @@ def test_a_token_is_bounded() -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_do_more_than_be_refused(line: bytes) -> None:
     for read in (m.of_worker, m.to_worker, m.of_gateway, m.to_gateway):
-        with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
+        with pytest.raises(NotJson):
             read(line)
 
 
@@ -65,12 +66,21 @@ def test_no_bytes_do_more_than_be_refused(line: bytes) -> None:
     ],
 )
 def test_what_a_worker_may_not_say(text: str) -> None:
-    with pytest.raises(msgspec.ValidationError):
+    with pytest.raises(NotJson):
         m.of_worker(text.encode())
 
 
+@pytest.mark.parametrize(
+    "line", [b'{"kind":"tunnel","number":"\xff"}', b'{"kind":"join","x":' + b"[" * 60_000, b"\xff"]
+)
+def test_what_is_no_text_or_endless_is_no_message(line: bytes) -> None:
+    for read in (m.of_worker, m.to_worker, m.of_gateway, m.to_gateway):
+        with pytest.raises(NotJson):
+            read(line)
+
+
 def test_more_devices_than_there_may_be() -> None:
-    with pytest.raises(msgspec.ValidationError):
+    with pytest.raises(NotJson):
         m.of_worker(m.line_of(m.Report((GPU,) * (m.MOST_DEVICES + 1))))
 
 

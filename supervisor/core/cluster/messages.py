@@ -11,6 +11,8 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from supervisor.core.text.foreignjson import NotJson, typed
+
 PROTOCOL: Final = 1
 """Version of the messages. A node takes those of its own and of the one before."""
 
@@ -176,8 +178,8 @@ def read(data: bytes, kind: type[_Message]) -> _Message:
     if len(data) > _most(kind):
         raise NotUnderstood(f"it is larger than {_most(kind)} bytes")
     try:
-        found = msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+        found = typed(data, kind)
+    except NotJson as error:
         raise NotUnderstood(str(error)) from None
     if found.protocol not in {PROTOCOL, PROTOCOL - 1}:
         raise NotUnderstood(f"it is of protocol {found.protocol}, and {PROTOCOL} is spoken here")

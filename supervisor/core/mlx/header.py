@@ -93,7 +93,7 @@ def read_header(text: bytes, file_size: int) -> SafetensorsHeader:
         if any(len(memoryview(entry)) > _LONGEST_ENTRY for entry in raw.values()):
             raise SafetensorsError(f"it says more than {_LONGEST_ENTRY} bytes of a tensor; copy or download it again")
         entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise SafetensorsError("its header is not the JSON of one; copy or download it again") from None
     ordered = sorted(entries.items(), key=lambda item: item[1].data_offsets)
     _check_places((entry.data_offsets for _, entry in ordered), file_size - LENGTH - len(text))

@@ -204,7 +204,7 @@ def decode(text: bytes) -> Carried:
     """
     try:
         bare = msgspec.json.decode(text, type=_Bare)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise NotCarried(f"what was handed over cannot be read: {error}") from None
     engines, lost = [], []
     for raw in bare.engines:
@@ -214,7 +214,7 @@ def decode(text: bytes) -> Carried:
             engine = msgspec.json.decode(raw, type=CarriedEngine)
             _ = engine.place
             engines.append(engine)
-        except (msgspec.DecodeError, NotCarried) as error:
+        except (ValueError, NotCarried) as error:
             held = msgspec.json.decode(raw, type=_Process)
             lost.append((held.process, held.model, str(error)))
     return Carried(
@@ -236,7 +236,7 @@ def _or(raw: msgspec.Raw, otherwise: T, *, known: bool) -> T:
     """Return what is written there; `otherwise` where that cannot be read."""
     try:
         return msgspec.json.decode(raw, type=type(otherwise)) if known else otherwise
-    except msgspec.DecodeError:
+    except ValueError:
         return otherwise
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+
+_Kind = TypeVar("_Kind")
 
 MOST_NESTED: Final = 512
 """Arrays and objects in each other."""
@@ -36,6 +38,14 @@ class NotJson(ValueError):
 def parse(text: str | bytes) -> Any:
     """Return the value of a JSON text. Raise NotJson where it is none."""
     return _parse(text, _DECODER)
+
+
+def typed(text: str | bytes, kind: type[_Kind]) -> _Kind:
+    """Return the value of a JSON text that is to be of a kind. Raise NotJson where it is not."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError) as error:  # what is no UTF-8 is an error of its own
+        raise NotJson(str(error)) from None
 
 
 def parse_pythons(text: str | bytes) -> Any:

@@ -7,9 +7,13 @@ RPC from the next byte on). Unknown fields are passed over, so that two versions
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
+
+from supervisor.core.text.foreignjson import NotJson
+
+_Kind = TypeVar("_Kind")
 
 PROTOCOL: Final = 1
 """Raise it where an older partner would misunderstand; partners of another one are refused."""
@@ -259,23 +263,30 @@ def line_of(message: msgspec.Struct) -> bytes:
 
 
 def of_worker(line: bytes) -> FromWorker:
-    """Read a worker's line. Raises msgspec.DecodeError (ValidationError included)."""
-    return _FROM_WORKER.decode(line)
+    """Read a worker's line. Raises NotJson."""
+    return _read(_FROM_WORKER, line)
 
 
 def to_worker(line: bytes) -> ToWorker:
-    """Read a gateway's line to a worker. Raises msgspec.DecodeError."""
-    return _TO_WORKER.decode(line)
+    """Read a gateway's line to a worker. Raises NotJson."""
+    return _read(_TO_WORKER, line)
 
 
 def of_gateway(line: bytes) -> FromGateway:
-    """Read a gateway's line to its daemon. Raises msgspec.DecodeError."""
-    return _FROM_GATEWAY.decode(line)
+    """Read a gateway's line to its daemon. Raises NotJson."""
+    return _read(_FROM_GATEWAY, line)
 
 
 def to_gateway(line: bytes) -> ToGateway:
-    """Read a daemon's line to its gateway. Raises msgspec.DecodeError."""
-    return _TO_GATEWAY.decode(line)
+    """Read a daemon's line to its gateway. Raises NotJson."""
+    return _read(_TO_GATEWAY, line)
+
+
+def _read(decoder: msgspec.json.Decoder[_Kind], line: bytes) -> _Kind:
+    try:
+        return decoder.decode(line)
+    except (ValueError, RecursionError) as error:  # what is no UTF-8 is an error of its own
+        raise NotJson(str(error)) from None
 
 
 _FROM_WORKER: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)

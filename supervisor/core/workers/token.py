@@ -51,5 +51,5 @@ def decode(text: str) -> JoinToken:
     try:
         found = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
         return msgspec.json.decode(found, type=JoinToken)
-    except (ValueError, binascii.Error, msgspec.DecodeError):
+    except (ValueError, binascii.Error):
         raise BadToken from None

@@ -92,7 +92,7 @@ class Channel(Generic[T]):
     def _take(self, data: bytes, came: socket.socket | None) -> None:
         try:
             message = self._decoder.decode(data)
-        except msgspec.DecodeError:  # another version's, which ours knows nothing of
+        except ValueError:  # another version's, which ours knows nothing of
             if came is not None:
                 came.close()
             return

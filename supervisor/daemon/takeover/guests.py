@@ -204,7 +204,7 @@ class Guests:
             case Idle() if came is not None:
                 guest.clients.append(came) if not guest.settled else self._accept(came)
             case Finished(record):
-                with contextlib.suppress(msgspec.DecodeError):
+                with contextlib.suppress(ValueError):
                     self._record(msgspec.json.decode(record, type=Record))
             case Took() | Alive() | Idle():
                 pass
