@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-import nats
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -34,6 +33,18 @@ _SUBJECT: Final = "supervisor.load"
 _BUCKETS: Final[tuple[Bucket, ...]] = ("nodes", "claims", "config")
 _MOST_STORED: Final = 64 << 20
 _MOST_CONFIGS: Final = (MOST_VERSIONS + 1) * MOST_CONFIG_BYTES + (1 << 20)
+
+
+class _Client(Client):
+    """nats-py's client, which would break off, connect anew and meet the same message for ever."""
+
+    async def _process_headers(self, headers: Any) -> Any:
+        """Return the headers of a message; none where they are none, as another node may have written them."""
+        try:
+            return await super()._process_headers(headers)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with them
+            _log.debug("cluster_headers_not_understood", reason=str(error))
+            return None
 
 
 class NatsStore:
@@ -66,13 +77,14 @@ class NatsStore:
         told = ""
         while self._client is None:
             try:
-                self._client = await nats.connect(
+                client = _Client()
+                await client.connect(
                     servers=self._urls,
                     name=self._name,
                     tls=self._tls,
                     tls_hostname="node",
                     connect_timeout=int(_ANSWER_S),
-                    reconnect_time_wait=_AGAIN_S,
+                    reconnect_time_wait=_AGAIN_S,  # type: ignore[arg-type]  # it sleeps for so long
                     max_reconnect_attempts=-1,
                     ping_interval=_PING_S,
                     max_outstanding_pings=2,
@@ -81,6 +93,7 @@ class NatsStore:
                     reconnected_cb=self._back,
                     error_cb=_grumble,
                 )
+                self._client = client
             except (NoServersError, Error, OSError, TimeoutError) as error:
                 if (reason := str(error) or type(error).__name__) != told:
                     _log.warning("cluster_unreachable", servers=self._urls, reason=reason)

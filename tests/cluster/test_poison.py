@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,13 @@ SENSELESS: Final = (
 )
 
 
+HEADERS: Final = (
+    *(b"NATS/1.0\r\nX: \xff\r\n\r\n", b"NATS/1.0 404 \xff\r\n\r\n", b"NATS/1.0\r\n" + b"A: b\r\n" * 500 + b"\r\n"),
+    *(b"\xff\xff\xff\xff\r\n\r\n", b"x"),
+)
+"""The last one stays: it is in the store for whoever begins to hear."""
+
+
 async def poison(node: Node) -> int:
     """Write all of it under names that are there, and under others; return how much was taken."""
     kept = membership(node.home / "cluster")
@@ -48,6 +56,13 @@ async def poison(node: Node) -> int:
                 except nats.errors.Error:  # larger than the store takes
                     assert len(said) > MOST_BYTES
         await client.flush()
+        assert client._transport is not None
+        for header in HEADERS:
+            for subject in ("supervisor.load", "$KV.nodes.ghost", f"$KV.claims.{names[0]}"):
+                size = len(header)
+                client._transport.write(b"HPUB %b %d %d\r\n%b{}\r\n" % (subject.encode(), size, size + 2, header))
+        with contextlib.suppress(nats.errors.Error, OSError):  # it hears nothing of it that it could read
+            await client.flush(timeout=5)
     finally:
         await client.close()
     return taken
@@ -71,4 +86,5 @@ def test_nodes_pass_over_what_makes_no_sense(engine_binary: Path, scripted_model
         assert two.daemon.chat("near", "hi").status_code == 200
         log = (one.home / "daemon-output.log").read_text()
         assert "Traceback" not in log
+        assert "cluster_disconnected" not in log
         assert "ghost" not in msgspec.json.encode(one.cluster()).decode()
