@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import psutil
 
 from supervisor.cluster.joining import begin
 from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.store import Bucket
 from supervisor.core.cluster.natsconfig import NatsConfig
 from tests.support.patience import PATIENCE
 from tests.support.ports import free_pair, free_port
@@ -45,6 +46,8 @@ class NatsServers:
             authority=str(self.kept.authority),
             chain=str(self.kept.chain),
             key=str(self.kept.key),
+            users=[self.kept.own],
+            buckets=get_args(Bucket),
             routes=[f"127.0.0.1:{one}" for one in others],
             route_port=port + 1,
         )

@@ -74,7 +74,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"allow": error.allow}
         case e.RangeNotSatisfiable():
             return {"content-range": f"bytes */{error.size}"}
-        case e.ModelMoved():
+        case e.ModelMoved() | e.NodeUnknown():
             return {MOVED: "true"}
         case e.Overloaded() | e.RateLimited():
             return {"retry-after": str(math.ceil(error.retry_after))}

@@ -23,6 +23,7 @@ from supervisor.cluster.natsserver import NatsServer
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.peers import Peers, Refused, offer_of
+from supervisor.cluster.roll import Roll
 from supervisor.cluster.routing import Routing
 from supervisor.cluster.sharing import Sharing
 from supervisor.cluster.shown import status_of
@@ -55,12 +56,12 @@ from supervisor.service.clusters import (
 from supervisor.service.versions import Taking, Versions
 from supervisor.system.wakefulness import lifetime
 from supervisor.workers.authority import Authority
-from supervisor.workers.members import Members
 
 _log = structlog.get_logger()
 
 _ASK_S: Final = 5.0
 _AGAIN_S: Final = 5.0
+_OUTSIDE: Final = "its NATS servers do not let it in: it was removed, or they do not know it yet"
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,9 @@ class Cluster:
         self._unable: str | None = "it is not connected yet"
         self._starting: asyncio.Task[None] | None = None
         self._directory = Directory(kept.name)
+        self._roll = Roll(kept, self._directory, server)
         tls = kept.dialling()
-        self._store = NatsStore(kept.servers, tls, kept.name, self._connected)
+        self._store = NatsStore(kept.servers, tls, kept.own, self._connected)
         self._sharing = Sharing(kept, self._store, ground.taking, lambda: self._member.tell())
         told = Told(
             kept,
@@ -113,14 +115,16 @@ class Cluster:
             lifetime,
             lambda: self._sharing.state,
         )
-        self._member = Member(self._directory, self._store, told, time.monotonic, self._left, self._sharing.begin)
+        self._member = Member(
+            self._directory, self._store, told, time.monotonic, self._roll.changed, self._sharing.begin
+        )
         self._peers = Peers(tls)
         self._views = Views(self._directory, self._peers, ground.look, time.monotonic)
         self._tickets = Tickets()
         self._lending = Lending(ground.hub.cache)
         self._admission: Admission | None = None
         if kept.invites:
-            self._admission = Admission(kept, Authority(kept.folder), Members(kept.folder / "members.json"))
+            self._admission = Admission(kept, Authority(kept.folder), self._roll.joined, self._member.admit)
         self.forwarding = Forwarding(
             directory=self._directory,
             routing=Routing(
@@ -155,7 +159,7 @@ class Cluster:
             tickets=self._tickets,
             lending=self._lending,
             drain=self._drained_by,
-            is_member=self._is_member,
+            is_member=self._roll.has,
             look=self._ground.look,
             render_error=render_error,
         )
@@ -195,7 +199,8 @@ class Cluster:
         return None if self._server is None else self._server.held()
 
     def disown(self) -> None:
-        """In a copy of this process: say and hear nothing of the cluster any more."""
+        """In a copy of this process: say and hear nothing of the cluster any more, and place nothing."""
+        self._directory.disconnect()
         if self._starting is not None:
             self._starting.cancel()
         self._sharing.disown()
@@ -238,7 +243,7 @@ class Cluster:
         return ClusterStatus(
             node=self._kept.name,
             connected=self._directory.connected,
-            unable=None if self._directory.connected else self._unable,
+            unable=None if self._directory.connected else _OUTSIDE if self._store.refused else self._unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
             config_version=self._sharing.number,
@@ -325,22 +330,16 @@ class Cluster:
         except StoreUnavailable as error:
             raise _untold(error) from None
 
-    def _left(self, node: str) -> None:
-        """Have the name of a node free again."""
-        if self._admission is not None:
-            self._admission.members.remove(node)
-
     async def leave(self) -> None:
         """See `Clustered`."""
         self._sharing.disown()
-        self._member.disown()
+        await self._member.leave()
         try:
             await self._member.remove(self._kept.name)
         except StoreUnavailable as error:
             self._sharing.start()
             self._member.start()
             raise _untold(error) from None
-        await self._member.leave()
         await asyncio.to_thread(forget, self._kept)
 
     async def _heard_again(self, node: str, number: int) -> None:
@@ -356,9 +355,6 @@ class Cluster:
 
     def _drained_by(self, on: bool) -> None:
         self.set_draining(on=on)
-
-    def _is_member(self, name: str) -> bool:
-        return self._directory.node(name) is not None or not self._directory.connected
 
     async def _plan(self, model: str) -> Offer:
         return offer_of(self._kept.name, await self._ground.plan(model))

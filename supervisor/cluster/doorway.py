@@ -21,11 +21,12 @@ from supervisor.cluster.lending import LENT, Lending
 from supervisor.cluster.passed import read_passed
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.views import VIEW
-from supervisor.core.cluster.messages import PROTOCOL, Host, NodeName, Port
+from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import PROTOCOL, Host, Node, NodeName, Port
 from supervisor.core.cluster.views import View
 from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
 from supervisor.core.text.foreignjson import NotJson, typed
-from supervisor.errors import ClusterRefused, InvalidRequest, RouteNotFound, SupervisorError
+from supervisor.errors import ClusterRefused, InvalidRequest, NodeUnknown, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import Responder
 from supervisor.proxy.connections import RenderError
 from supervisor.proxy.elsewhere import MEANT, PEER
@@ -44,31 +45,43 @@ _PLAN: Final = ("POST", "/api/v1/plan")
 
 
 class Joining(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A host that wants to be a node. request: of a certificate (PEM)."""
+    """A host that wants to be a node.
+
+    Attributes:
+        store_port: of its NATS server, if it is to run one.
+        request: of a certificate (PEM).
+    """
 
     name: NodeName
     host: Host
     port: Port
+    store_port: Port
     secret: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
     request: Annotated[str, msgspec.Meta(max_length=8192)]
     protocol: int
 
 
 class LetIn(msgspec.Struct, frozen=True):
-    """A host that is a node from now on. certificate, authority: PEM."""
+    """A host that is a node from now on. certificate, authority: PEM. nodes: all there are now."""
 
     certificate: Annotated[str, msgspec.Meta(max_length=8192)]
     authority: Annotated[str, msgspec.Meta(max_length=8192)]
     servers: tuple[Server, ...]
+    nodes: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True)
 class Admission:
-    """Lets hosts in, on the node that has the authority's key."""
+    """Lets hosts in, on the node that has the authority's key.
+
+    Attributes:
+        admit_node: makes a host a member, and returns all there are.
+    """
 
     kept: Membership
     authority: Authority
     members: Members
+    admit_node: Callable[[Node], tuple[Node, ...]]
 
     def admit(self, asked: Joining) -> LetIn:
         """Let a host in. Raises ClusterRefused, and OSError where that cannot be kept."""
@@ -80,14 +93,16 @@ class Admission:
             raise ClusterRefused(f"there is a node '{asked.name}' already: take another name", "node_exists")
         if self.members.full:
             raise ClusterRefused("no further node is taken", "cluster_full")
+        serves = Server(asked.host, asked.store_port) in self.kept.servers
         try:
-            certificate, serial = self.authority.sign_node(asked.request, asked.name, asked.host)
+            certificate, serial = self.authority.sign_node(asked.request, asked.name, asked.host, server=serves)
         except BadRequest as error:
             raise ClusterRefused(str(error)) from None
         self.members.use(asked.secret)
         self.members.add(Member(asked.name, serial, time.time()))
         _log.info("node_joined", node=asked.name, host=asked.host)
-        return LetIn(certificate, self.authority.certificate, self.kept.servers)
+        nodes = self.admit_node(Node(asked.name, asked.host, asked.port, "", serial=serial))
+        return LetIn(certificate, self.authority.certificate, self.kept.servers, nodes)
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,7 @@ class Doorway:
         admission: None where this node lets nobody in.
         drain: has this node take nothing new, or again.
         lending: files of models, for the others.
-        is_member: whether a name of a certificate is still a node's.
+        is_member: whether who has a certificate is a node, still and already.
         look: says what this node does now.
     """
 
@@ -109,7 +124,7 @@ class Doorway:
     tickets: Tickets
     lending: Lending
     drain: Callable[[bool], None]
-    is_member: Callable[[str], bool]
+    is_member: Callable[[Peer], bool]
     look: Callable[[], Awaitable[View]]
     render_error: RenderError
 
@@ -122,7 +137,7 @@ class Doorway:
             elif method == "POST" and path == JOIN:
                 await _say(send, 200, msgspec.to_builtins(await self._join(receive)))
             elif peer is None or not self.is_member(peer):
-                raise RouteNotFound("This port is for the nodes of a cluster.")
+                raise _unknown(self.kept.name, peer)
             elif method == "GET" and path.startswith(_SPENT):
                 await _say(send, 200, await self.tickets.spent(path.removeprefix(_SPENT)[:64]))
             elif method == "GET" and path == VIEW:
@@ -170,6 +185,12 @@ class Doorway:
             raise InvalidRequest(f"The request cannot be read: {error}.") from None
         self.drain(asked.on)
         return {"on": asked.on}
+
+
+def _unknown(here: str, peer: Peer | None) -> SupervisorError:
+    if peer is None:
+        return RouteNotFound("This port is for the nodes of a cluster.")
+    return NodeUnknown(f"The node {here} does not know the node {peer.name}, or not any more.")
 
 
 class _Drain(msgspec.Struct, frozen=True):

@@ -13,11 +13,12 @@ import msgspec
 
 from supervisor.cluster.doorway import AUTHORITY, JOIN, LetIn
 from supervisor.cluster.kept import Membership, Server, keep
+from supervisor.cluster.known import known_in
 from supervisor.core.cluster.messages import PROTOCOL
 from supervisor.core.workers.token import JoinToken
 from supervisor.errors import ClusterRefused
 from supervisor.system.owned import own_folder
-from supervisor.workers.authority import Authority, new_request, proven
+from supervisor.workers.authority import Authority, new_request, proven, serial_of
 
 _ANSWER_S: Final = 20.0
 _MOST: Final = 1 << 16
@@ -31,8 +32,8 @@ def begin(folder: Path, name: str, peers: tuple[str, int], servers: Sequence[Ser
     own_folder(folder)
     authority = Authority(folder)
     key, request = new_request()
-    certificate, _ = authority.sign_node(request, name, peers[0])
-    found = Membership(folder, name, *peers, servers=tuple(servers), serves=servers[0])
+    certificate, serial = authority.sign_node(request, name, peers[0], server=True)
+    found = Membership(folder, name, serial, *peers, servers=tuple(servers), serves=servers[0])
     keep(found, authority.certificate, certificate, key)
     return found
 
@@ -57,15 +58,17 @@ def join(folder: Path, token: JoinToken, name: str, peers: tuple[str, int], stor
     trusting.load_verify_locations(cadata=certificate)
     key, request = new_request()
     asked = {"name": name, "host": peers[0], "port": peers[1], "secret": token.secret, "request": request}
-    said = _ask(token, trusting, "POST", JOIN, {**asked, "protocol": PROTOCOL})
+    said = _ask(token, trusting, "POST", JOIN, {**asked, "store_port": store_port, "protocol": PROTOCOL})
     try:
         let_in = msgspec.convert(said, LetIn)
-    except msgspec.ValidationError:
+        serial = serial_of(let_in.certificate)
+    except ValueError:
         raise ClusterRefused(f"{where} gave an answer that makes no sense.") from None
     own = Server(peers[0], store_port)
     serves = own if own in let_in.servers else None
-    found = Membership(folder, name, *peers, servers=let_in.servers, serves=serves)
+    found = Membership(folder, name, serial, *peers, servers=let_in.servers, serves=serves)
     keep(found, certificate, let_in.certificate, key)
+    known_in(folder).keep(let_in.nodes)
     return found
 
 

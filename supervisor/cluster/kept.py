@@ -10,14 +10,15 @@ from typing import Annotated, Final
 import msgspec
 
 from supervisor.config.shared import Shared, shared_of
-from supervisor.core.cluster.messages import MOST_CONFIG_BYTES, Config, Host, NodeName, Port, bytes_of, read
+from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import MOST_CONFIG_BYTES, Config, Host, NodeName, Port, Serial, bytes_of, read
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder, read_own
 
 _FILE: Final = "cluster.json"
 _CONFIG: Final = "config.json"
 _MOST: Final = 1 << 16
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -30,6 +31,7 @@ class Server(msgspec.Struct, frozen=True):
 class _Kept(msgspec.Struct, frozen=True):
     version: int
     name: NodeName
+    serial: Serial
     host: Host
     port: Port
     servers: Annotated[tuple[Server, ...], msgspec.Meta(min_length=1, max_length=9)]
@@ -42,6 +44,7 @@ class Membership:
 
     Attributes:
         folder: where all of it lies.
+        serial: of its certificate.
         host, port: where other nodes reach it.
         servers: the NATS servers of the cluster.
         serves: address of the one that this node runs; None: it runs none.
@@ -49,10 +52,16 @@ class Membership:
 
     folder: Path
     name: str
+    serial: str
     host: str
     port: int
     servers: tuple[Server, ...]
     serves: Server | None = None
+
+    @property
+    def own(self) -> Peer:
+        """The node as its certificate says it."""
+        return Peer(self.name, self.serial)
 
     @property
     def place(self) -> tuple[str, int]:
@@ -117,7 +126,7 @@ def membership(folder: Path) -> Membership | None:
         return None
     if kept.version != _VERSION:
         raise ValueError(f"{folder / _FILE} is of version {kept.version}, and {_VERSION} is read here")
-    return Membership(folder, kept.name, kept.host, kept.port, kept.servers, kept.serves)
+    return Membership(folder, kept.name, kept.serial, kept.host, kept.port, kept.servers, kept.serves)
 
 
 def keep(found: Membership, authority: str, certificate: str, key: bytes) -> None:
@@ -126,7 +135,7 @@ def keep(found: Membership, authority: str, certificate: str, key: bytes) -> Non
     atomic_write(found.key, key)
     atomic_write(found.chain, certificate.encode())
     atomic_write(found.authority, authority.encode())
-    kept = _Kept(_VERSION, found.name, found.host, found.port, found.servers, found.serves)
+    kept = _Kept(_VERSION, found.name, found.serial, found.host, found.port, found.servers, found.serves)
     atomic_write(found.folder / _FILE, msgspec.json.encode(kept), durable=True)
 
 
@@ -152,5 +161,6 @@ def forget(found: Membership) -> None:
     """Be in no cluster any more: what is kept is removed. Raises OSError."""
     for one in (found.folder / _FILE, found.key, found.chain, found.authority):
         one.unlink(missing_ok=True)
-    for name in (_CONFIG, "authority.key", "authority.pem", "gateway.pem", "gateway.key", "members.json"):
+    private = ("authority.key", "authority.pem", "gateway.pem", "gateway.key")
+    for name in (_CONFIG, *private, "members.json", "nodes.json"):
         (found.folder / name).unlink(missing_ok=True)

@@ -47,7 +47,7 @@ class Member:
         store: the cluster's.
         told: what it tells.
         clock: seconds of a monotonic clock.
-        left: is told the name of a node that is no member any more.
+        members: is told whenever the members have changed, with the name of the one that is none any more, if there is.
         begins: is called whenever it has begun to hear the others.
 
     Attributes:
@@ -60,7 +60,7 @@ class Member:
         store: Store,
         told: Told,
         clock: Callable[[], float],
-        left: Callable[[str], None],
+        members: Callable[[str | None], None],
         begins: Callable[[], Awaitable[None]],
     ) -> None:
         self.directory = directory
@@ -68,14 +68,16 @@ class Member:
         self._store = store
         self._told = told
         self._pool = told.pool
-        self._left = left
+        self._members = members
         self._begins = begins
         self._clock = clock
         self._mine: dict[str, _Mine] = {}
+        self._known = False  # all members have been told
         self._beginning = False  # what was there before is being told
         self._asked = False  # another node wants to know what this one does
         self._loaded: dict[str, float] = {}  # when models were loaded last
         self._keys: dict[str, tuple[str, int]] = {}  # model and replica: a claim that is given up does not say them
+        self._admitted: dict[str, m.Node] = {}  # members that the store does not know yet
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -99,6 +101,26 @@ class Member:
                 await self._forget_node(self.directory.me)
         except StoreUnavailable as error:
             _log.warning("cluster_left_unsaid", reason=str(error))
+
+    def admit(self, node: m.Node) -> tuple[m.Node, ...]:
+        """Make a host a member; the store is told as soon as it can be. Return all members."""
+        self.directory.put(node)
+        self._admitted[node.name] = node
+        self._members(None)
+        self._tasks.add(asyncio.ensure_future(self._vouch(node)))
+        return tuple(seen.node for seen in self.directory)
+
+    async def _vouch(self, node: m.Node) -> None:
+        while self._admitted.get(node.name) == node:
+            try:
+                entry = await self._store.create("nodes", node.name, m.bytes_of(node))
+                if entry.value is not None and m.read(entry.value, m.Node).serial != node.serial:
+                    await self._store.put("nodes", node.name, m.bytes_of(node))
+            except StoreUnavailable as error:
+                _log.debug("node_not_told", node=node.name, reason=str(error))
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                self._admitted.pop(node.name, None)
 
     async def remove(self, name: str) -> None:
         """Take a node out that is no more. Raises StoreUnavailable."""
@@ -170,10 +192,13 @@ class Member:
         node = self._told.node()
         self.directory.put(node)
         await self._store.put("nodes", node.name, m.bytes_of(node))
+        self._known = False
         await self._store.watch("nodes", known)
         for seen in self.directory:
-            if seen.node.name not in named | {node.name}:
+            if seen.node.name not in named | {node.name} | self._admitted.keys():
                 self.directory.remove(seen.node.name)
+        self._known = True
+        self._members(None)
         self.directory.forget_claims()  # the store may have begun anew, and its revisions with it
         for mine in self._mine.values():
             mine.revision = 0
@@ -189,9 +214,9 @@ class Member:
         if entry.value is None:
             if entry.key == self.directory.me:
                 self._removed()
-            else:
+            elif entry.key not in self._admitted:  # else it is of another node that had the name
                 self.directory.remove(entry.key)
-                self._left(entry.key)
+                self._members(entry.key)
         else:
             try:
                 node = m.read(entry.value, m.Node)
@@ -200,6 +225,8 @@ class Member:
                 return
             if node.name == entry.key != self.directory.me:
                 self.directory.put(node)
+        if self._known:
+            self._members(None)
         self.changes.tell()
 
     def _removed(self) -> None:
@@ -273,6 +300,7 @@ class Member:
             if known is not None and known.node != node:
                 await self._store.put("nodes", node.name, m.bytes_of(node))
                 self.directory.put(node)
+                self._members(None)
             await self._store.publish(m.bytes_of(load))
         except (StoreUnavailable, ValueError) as error:
             _log.debug("load_not_told", reason=str(error))

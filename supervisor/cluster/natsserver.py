@@ -11,13 +11,15 @@ import subprocess
 import sysconfig
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import structlog
 
 from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.store import Bucket
+from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.natsconfig import NatsConfig
 from supervisor.core.environment import for_engines
 from supervisor.core.takeover.carried import HeldProcess
@@ -99,7 +101,7 @@ def _route(server: Server) -> str:
 
 
 class NatsServer:
-    """The server of this node.
+    """The server of this node, which alone is let in until `admit` says who else is.
 
     Args:
         kept: the node's membership; it has an address to serve at.
@@ -108,6 +110,8 @@ class NatsServer:
 
     def __init__(self, kept: Membership, env: Mapping[str, str], records: Path) -> None:
         assert kept.serves is not None
+        self._users: tuple[Peer, ...] = (kept.own,)
+        self._told: tuple[Peer, ...] | None = None  # what the server has read of them; None: nobody knows
         self._kept = kept
         self._serves = kept.serves
         self._env = env
@@ -136,6 +140,23 @@ class NatsServer:
             await self._end()
             raise NatsServerFailed(f"nats-server does not start: {'; '.join(self._said) or 'it says nothing'}.")
         self._keeping = asyncio.ensure_future(self._keep())
+
+    def admit(self, nodes: Iterable[Peer]) -> None:
+        """Let these nodes in from now on, and nobody else: the connections of others end."""
+        self._users = tuple(sorted({self._kept.own, *nodes}))
+        if self._child is not None and self._ready.is_set():
+            self._tell(self._child)
+
+    def _tell(self, child: Child) -> None:
+        """Have a server that is ready read who is let in, where that has changed since it did."""
+        if self._users == self._told:
+            return
+        try:
+            self._write()
+        except (OSError, ValueError) as error:
+            _log.error("nats_server_not_told", reason=str(error))
+        else:
+            processes.signal_session(child.pid, signal.SIGHUP)
 
     def held(self) -> HeldProcess | None:
         """Return what the next image of this process needs to adopt it; None where it does not run."""
@@ -179,25 +200,13 @@ class NatsServer:
 
     async def _spawn(self) -> None:
         program = await asyncio.to_thread(locate, self._env)
-        folder = self._kept.folder / "nats"
-        config = NatsConfig(
-            name=self._kept.name,
-            host=self._serves.host,
-            port=self._serves.port,
-            folder=str(folder / "store"),
-            authority=str(self._kept.authority),
-            chain=str(self._kept.chain),
-            key=str(self._kept.key),
-            routes=[_route(one) for one in self._kept.servers if one != self._serves],
-            route_port=self._serves.port + 1,
-        )
         self._ready.clear()
         self._said.clear()
         try:
-            own_folder(folder)
-            atomic_write(folder / "nats.conf", config.text().encode())
+            own_folder(self._file.parent)
+            self._write()
             self._child = await Child.spawn(
-                [str(program), "--config", str(folder / "nats.conf")],
+                [str(program), "--config", str(self._file)],
                 env=for_engines(self._env),
                 on_stdout=self._heard,
                 on_stderr=self._heard,
@@ -206,6 +215,28 @@ class NatsServer:
         except (OSError, ValueError) as error:
             raise NatsServerFailed(f"nats-server cannot be started: {error}.") from None
 
+    @property
+    def _file(self) -> Path:
+        return self._kept.folder / "nats" / "nats.conf"
+
+    def _write(self) -> None:
+        """Write what the server reads. Raises OSError, ValueError."""
+        config = NatsConfig(
+            name=self._kept.name,
+            host=self._serves.host,
+            port=self._serves.port,
+            folder=str(self._file.parent / "store"),
+            authority=str(self._kept.authority),
+            chain=str(self._kept.chain),
+            key=str(self._kept.key),
+            users=self._users,
+            buckets=get_args(Bucket),
+            routes=[_route(one) for one in self._kept.servers if one != self._serves],
+            route_port=self._serves.port + 1,
+        )
+        atomic_write(self._file, config.text().encode())
+        self._told = self._users
+
     async def _adopt(self, held: HeldProcess) -> None:
         try:
             self._child = await Child.adopt(held, on_stdout=self._heard, on_stderr=self._heard)
@@ -213,11 +244,14 @@ class NatsServer:
             _log.warning("nats_server_not_adopted", reason=str(error))
             return
         self._ready.set()
+        self._told = None
 
     def _heard(self, line: bytes) -> None:
         text = line[:500].decode("utf-8", "replace")
         if _READY in line:
             self._ready.set()
+            if self._child is not None:
+                self._tell(self._child)
         elif line.strip() and not any(one in line for one in _USUAL):
             self._said.append(text.strip())
             cause = _DIGITS.sub("", text)

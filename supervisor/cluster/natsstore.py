@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error, NoServersError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
@@ -20,7 +21,9 @@ from nats.js.kv import KeyValue
 from supervisor.cluster.kept import Server
 from supervisor.cluster.store import MOST_VERSIONS, Bucket, Entry, StoreUnavailable
 from supervisor.core.cluster.directory import CLAIM_S
+from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.messages import MOST_BYTES, MOST_CONFIG_BYTES
+from supervisor.core.cluster.natsconfig import LOADS, inbox_of
 
 _Result = TypeVar("_Result")
 
@@ -29,8 +32,7 @@ _log = structlog.get_logger()
 _ANSWER_S: Final = 3.0
 _AGAIN_S: Final = 0.5
 _PING_S: Final = 2
-_SUBJECT: Final = "supervisor.load"
-_BUCKETS: Final[tuple[Bucket, ...]] = ("nodes", "claims", "config")
+_BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
 _MOST_STORED: Final = 64 << 20
 _MOST_CONFIGS: Final = (MOST_VERSIONS + 1) * MOST_CONFIG_BYTES + (1 << 20)
 
@@ -51,38 +53,48 @@ class NatsStore:
     """A connection to the store, which is made anew whenever it breaks.
 
     Args:
-        servers: addresses. tls: how they are dialled. name: of this node.
+        servers: addresses. tls: how they are dialled. own: this node.
         changed: called with True once it is connected, again after each break, and with False when it breaks.
+
+    Attributes:
+        refused: its servers do not let this node in.
     """
 
     def __init__(
         self,
         servers: Sequence[Server],
         tls: ssl.SSLContext,
-        name: str,
+        own: Peer,
         changed: Callable[[bool], None],
     ) -> None:
         self._urls = [f"tls://{_in_url(one.host)}:{one.port}" for one in servers]
         self._tls = tls
-        self._name = name
+        self._own = own
         self._changed = changed
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
         self._buckets: dict[Bucket, KeyValue] = {}
         self._answers = True
+        self.refused = False
+        self._said = ""
+        self._followed: dict[Bucket, tuple[KeyValue.KeyWatcher, asyncio.Task[None]]] = {}
+        self._listening: Subscription | None = None
         self._watching: set[asyncio.Task[None]] = set()
-        self._watchers: dict[Bucket, tuple[KeyValue.KeyWatcher, asyncio.Task[None]]] = {}
-        self._hear: Callable[[bytes], None] | None = None
 
     async def connect(self) -> None:
-        """Connect, trying until it can be done."""
-        told = ""
-        while self._client is None:
+        """Connect, trying until it can be done, and again whenever that has come to an end."""
+        await self._dial()
+        self._watching.add(asyncio.ensure_future(self._keep_asking()))
+
+    async def _dial(self) -> None:
+        client: Client | None = None
+        while client is None:
             try:
-                client = _Client()
-                await client.connect(
+                made = _Client()
+                await made.connect(
                     servers=self._urls,
-                    name=self._name,
+                    name=self._own.name,
+                    inbox_prefix=inbox_of(self._own),
                     tls=self._tls,
                     tls_hostname="node",
                     connect_timeout=int(_ANSWER_S),
@@ -93,24 +105,26 @@ class NatsStore:
                     pending_size=4 << 20,
                     disconnected_cb=self._lost,
                     reconnected_cb=self._back,
-                    error_cb=_grumble,
+                    error_cb=self._grumble,
                 )
-                self._client = client
+                client = made
             except (NoServersError, Error, OSError, TimeoutError) as error:
-                if (reason := str(error) or type(error).__name__) != told:
-                    _log.warning("cluster_unreachable", servers=self._urls, reason=reason)
-                told = reason
+                await self._grumble(error)
                 await asyncio.sleep(_AGAIN_S)
-        self._stream = self._client.jetstream(timeout=_ANSWER_S)
-        self._watching.add(asyncio.ensure_future(self._keep_asking(self._client)))
+        self._client, self.refused = client, False
+        self._stream = client.jetstream(timeout=_ANSWER_S)
 
-    async def _keep_asking(self, client: Client) -> None:
+    async def _keep_asking(self) -> None:
         """Notice soon that a server answers no more: nats-py waits for the end of its TLS before it tells."""
         while True:
             await asyncio.sleep(_PING_S)
+            assert self._client is not None
+            if self._client.is_closed:  # for nats-py that is the end where a server takes somebody's rights away
+                self._note(answers=False)
+                await self._dial()
             try:
-                await client.flush(timeout=_PING_S * 2)
-                answers = client.is_connected
+                await self._client.flush(timeout=_PING_S * 2)
+                answers = self._client.is_connected
             except Exception as error:  # noqa: BLE001 - of nats-py or of the connection, whatever it is
                 answers = False
                 if self._answers:
@@ -137,7 +151,7 @@ class NatsStore:
         """See `Store`."""
         store = self._of(bucket)
         for _ in range(3):
-            with contextlib.suppress(KeyWrongLastSequenceError):
+            with contextlib.suppress(KeyWrongLastSequenceError, KeyNotFoundError):  # it may end in between
                 return Entry(key, value, await _asked(store.create(key, value)))
             with contextlib.suppress(KeyNotFoundError):
                 found = await _asked(store.get(key))
@@ -151,7 +165,7 @@ class NatsStore:
             if value is not None:
                 return await _asked(store.update(key, value, last=revision))
             await _asked(store.delete(key, last=revision))
-        except KeyWrongLastSequenceError:
+        except (KeyWrongLastSequenceError, KeyNotFoundError):
             return None
         return revision
 
@@ -165,7 +179,7 @@ class NatsStore:
 
     async def watch(self, bucket: Bucket, hear: Callable[[Entry], None]) -> None:
         """See `Store`. Returns once all that was there has been told."""
-        await self._watch_no_more(bucket)
+        await self._unfollow(bucket)
         watcher = await _asked(self._of(bucket).watchall())
         known = asyncio.Event()
 
@@ -182,34 +196,37 @@ class NatsStore:
 
         self._watching.add(task := asyncio.ensure_future(follow()))
         task.add_done_callback(self._watching.discard)
-        self._watchers[bucket] = watcher, task
+        self._followed[bucket] = watcher, task
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await known.wait()
         except TimeoutError:
             raise StoreUnavailable("what it has does not come") from None
 
+    async def _unfollow(self, bucket: Bucket) -> None:
+        """Have a bucket followed no more: its follower may be of a connection that has broken."""
+        if (followed := self._followed.pop(bucket, None)) is not None:
+            watcher, task = followed
+            task.cancel()
+            with contextlib.suppress(Exception):
+                await _asked(watcher.stop())  # type: ignore[no-untyped-call]  # of nats-py
+
     async def publish(self, data: bytes, hear: Callable[[bytes], None] | None = None) -> None:
         """See `Store`."""
         if self._client is None:
             raise StoreUnavailable("it is not connected")
 
-        heard_before, self._hear = self._hear, hear or self._hear
-        if heard_before is None and hear is not None:  # nats-py subscribes again by itself when it connects again
-            await _asked(self._client.subscribe(_SUBJECT, cb=self._heard, pending_bytes_limit=16 << 20))
+        async def told(message: Msg) -> None:
+            assert hear is not None
+            hear(message.data)
+
+        if hear is not None:
+            if self._listening is not None:
+                with contextlib.suppress(Exception):
+                    await _asked(self._listening.unsubscribe())
+            self._listening = await _asked(self._client.subscribe(LOADS, cb=told, pending_bytes_limit=16 << 20))
         if data and self._client.is_connected:
-            await _asked(self._client.publish(_SUBJECT, data))
-
-    async def _heard(self, message: Msg) -> None:
-        if self._hear is not None:
-            self._hear(message.data)
-
-    async def _watch_no_more(self, bucket: Bucket) -> None:
-        """End the watch of a bucket; else each time that the node connects again another one would tell the same."""
-        if (before := self._watchers.pop(bucket, None)) is not None:
-            before[1].cancel()
-            with contextlib.suppress(Error, OSError):
-                await before[0].stop()  # type: ignore[no-untyped-call]  # nats-py does not say what it returns
+            await _asked(self._client.publish(LOADS, data))
 
     async def close(self) -> None:
         """End the connection; nobody is told."""
@@ -249,10 +266,18 @@ class NatsStore:
             )
         )
 
+    async def _grumble(self, error: Exception) -> None:
+        reason = str(error) or type(error).__name__
+        self.refused = self.refused or "authorization violation" in reason.lower()
+        if reason != self._said and not (self._client is not None and self._client.is_connected):
+            _log.warning("cluster_unreachable", servers=self._urls, reason=reason)
+        self._said = reason
+
     async def _lost(self) -> None:
         self._note(answers=False)
 
     async def _back(self) -> None:
+        self.refused = False
         self._note(answers=True)
 
 
@@ -270,10 +295,6 @@ async def _asked(work: Awaitable[_Result]) -> _Result:
 
 def _untold(_connected: bool) -> None:
     return
-
-
-async def _grumble(error: Exception) -> None:
-    _log.debug("cluster_store", reason=str(error) or type(error).__name__)
 
 
 def _in_url(host: str) -> str:

@@ -46,6 +46,7 @@ class Told:
             host=self.kept.host,
             port=self.kept.port,
             program=supervisor.__version__,
+            serial=self.kept.serial,
             models=dict(list(models.items())[:MOST_MODELS]),
             devices=() if budgets is None else tuple(Device(one.name, one.total_bytes) for one in _devices(budgets)),
             config_version=version,

@@ -13,6 +13,7 @@ from supervisor.cluster.peers import Peers, Refused
 from supervisor.core.cluster.directory import Directory, Seen
 from supervisor.core.cluster.messages import NotUnderstood
 from supervisor.core.cluster.views import DeviceView, ModelView, View, view_of
+from supervisor.errors import RouteNotFound
 from supervisor.service.clusters import ModelError, ModelNow, NodeNow, NodeStatus
 from supervisor.system.shared import Shared
 
@@ -81,8 +82,9 @@ class Views:
         except PeerUnreachable as error:
             self._late[name] = before
             return Viewed(None, str(error))
-        except Refused:
-            return Viewed(None, "it is of a version that cannot be asked")
+        except Refused as error:
+            older = error.code == RouteNotFound.code
+            return Viewed(None, "it is of a version that cannot be asked" if older else f"it refuses: {error}")
         except NotUnderstood as error:
             return Viewed(None, f"its answer is not understood: {error}")
 

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from supervisor.cluster.kept import Membership, kept_config, membership
 from supervisor.config.shared import Shared
+from supervisor.core.cluster.identity import Peer
 from supervisor.errors import ClusterRefused, ConfigError
 from supervisor.proxy.connections import ClientLimits, Connections
 from supervisor.proxy.elsewhere import PEER
@@ -41,7 +42,7 @@ class PeerDoor:
     """The way in.
 
     Attributes:
-        app: serves what comes in; a scope has the node's name under `PEER`.
+        app: serves what comes in; a scope has the node under `PEER`.
         context: for new connections.
         connections: of nodes. strangers: of those who have no certificate, and may ask to join.
     """
@@ -86,7 +87,7 @@ def shared_here(where: Places) -> Shared | None:
 
 
 class PeerProtocol(RelayingProtocol):
-    """The protocol of a connection at that port: its requests carry the name in the certificate, if there is one."""
+    """The protocol of a connection at that port: its requests carry whose certificate it has, if there is one."""
 
     def __init__(self, door: PeerDoor, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(door.connections, config, server_state, app_state)
@@ -94,19 +95,21 @@ class PeerProtocol(RelayingProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Find out who it is."""
-        name = _name_of(transport.get_extra_info("peercert"))
-        if name is None:
+        peer = _peer_of(transport.get_extra_info("peercert"))
+        if peer is None:
             self._connections, self._limits = self._strangers, self._strangers.limits()
         super().connection_made(transport)
         inside = self.app
-        if name is not None:
+        if peer is not None:
 
             async def as_peer(scope: Scope, receive: Receive, send: Send) -> None:
-                await inside({**scope, PEER: name}, receive, send)
+                await inside({**scope, PEER: peer}, receive, send)
 
             self.app = as_peer
 
 
-def _name_of(certificate: Any) -> str | None:
-    parts = (certificate or {}).get("subject", ())
-    return next((str(value) for one in parts for key, value in one if key == "commonName"), None)
+def _peer_of(certificate: Any) -> Peer | None:
+    found = certificate or {}
+    parts = found.get("subject", ())
+    name = next((str(value) for one in parts for key, value in one if key == "commonName"), None)
+    return None if name is None else Peer(name, str(found.get("serialNumber", "")).lower().lstrip("0"))

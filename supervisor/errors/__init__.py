@@ -49,6 +49,7 @@ SupervisorError                     internal_error
 │     ├─ NodeNotFound               node_not_found
 │     ├─ NodeLost                   node_lost
 │     ├─ ModelMoved                 model_moved
+│     ├─ NodeUnknown                node_unknown
 │     ├─ FileNotHere                file_not_here
 │     ├─ RangeNotSatisfiable        range_not_satisfiable
 │     ├─ VersionChanged             cluster_config_changed

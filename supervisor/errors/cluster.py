@@ -61,6 +61,14 @@ class ModelMoved(ClusterError):
     code = "model_moved"
 
 
+class NodeUnknown(ClusterError):
+    """The host that asks is no node of the cluster, or is none any more."""
+
+    code = "node_unknown"
+    status = 403
+    transient = True
+
+
 class FileNotHere(ClusterError):
     """Another node has asked for a file that this one has not got, or does not lend."""
 

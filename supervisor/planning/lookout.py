@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -31,6 +30,7 @@ from supervisor.planning.learning import intent_of, start_of
 from supervisor.pool.living import Living
 from supervisor.probe.drivers import holding
 from supervisor.system.shared import Shared
+from supervisor.system.worker_thread import WorkerThread
 
 MOST_WAITING = 64
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class Lookout:
         self._rules = rules
         self._seen: tuple[Machine, Budgets] | None = None
         self._looks: Mapping[bool, Shared[None]] = {again: Shared() for again in (False, True)}
-        self._aside = ThreadPoolExecutor(1, "plan")
+        self._aside = WorkerThread("plan")
         self._waiting = 0
 
     async def look(self, living: Living, *, again: bool = False) -> Sight:

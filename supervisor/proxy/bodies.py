@@ -13,7 +13,7 @@ import mmap
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -27,6 +27,7 @@ from supervisor.core.requests.outliner import Outliner
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
+from supervisor.system.worker_thread import WorkerThread
 
 JSON = "application/json"
 """The content type of most bodies."""
@@ -63,7 +64,7 @@ class Bodies:
         self.most = most
         self.held = 0
         self.turns = Turns()
-        self.thread: Executor = ThreadPoolExecutor(1, "bodies")
+        self.thread: Executor = WorkerThread("bodies")
         self._total = max(total, most)
         self._most_key, self._total_key = keys or ("", "")
 

@@ -14,7 +14,7 @@ from supervisor.proxy.asgi import Responder
 from supervisor.proxy.bodies import ClientJson
 
 PEER: Final = "supervisor.peer"
-"""The place in an ASGI scope of the name of the node that passes a request on; not there for a client's own."""
+"""The place in an ASGI scope of the node that passes a request on, a `Peer`; not there for a client's own."""
 
 MEANT: Final = "supervisor.meant"
 """The place in an ASGI scope of the id of the model that a node means which passes a request on: names may differ."""

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from supervisor.core.cluster.identity import SERVER, Peer
 from supervisor.system.atomic import atomic_write
 
 GATEWAY: Final = "llama-supervisor gateway"
@@ -62,13 +63,16 @@ class Authority:
         """
         return self._signed(request, name, ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def sign_node(self, request: str, name: str, host: str) -> tuple[str, str]:
+    def sign_node(self, request: str, name: str, host: str, *, server: bool = False) -> tuple[str, str]:
         """Return the certificate of a node of a cluster, as `sign`: nodes dial each other, so it is of use for both.
 
-        host: where it is dialled. NATS servers look at it when they connect to each other.
+        host: where it is dialled. server: it runs a NATS server; those look at both when they connect to each other.
         """
         usage = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
-        return self._signed(request, name, *usage, where=x509.SubjectAlternativeName([_place(host)]))
+        serial = x509.random_serial_number()
+        names = [Peer(name, f"{serial:x}").uri, *((SERVER,) if server else ())]
+        where = x509.SubjectAlternativeName([_place(host), *map(x509.UniformResourceIdentifier, names)])
+        return self._signed(request, name, *usage, where=where, serial=serial)
 
     def _signed(
         self,
@@ -76,6 +80,7 @@ class Authority:
         name: str,
         *usage: x509.ObjectIdentifier,
         where: x509.SubjectAlternativeName | None = None,
+        serial: int | None = None,
     ) -> tuple[str, str]:
         try:
             asked = x509.load_pem_x509_csr(request.encode())
@@ -85,7 +90,7 @@ class Authority:
             raise BadRequest(f"the request of a certificate cannot be read: {error}") from None
         if not signed or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
             raise BadRequest("the request of a certificate is not signed by a key of P-256")
-        bare = _certificate(name, self._read.subject, key, *usage)
+        bare = _certificate(name, self._read.subject, key, *usage, serial=serial)
         made = (bare if where is None else bare.add_extension(where, critical=False)).sign(self._key, hashes.SHA256())
         return _pem(made), f"{made.serial_number:x}"
 
@@ -123,6 +128,11 @@ def _fingerprint(certificate: x509.Certificate) -> bytes:
     return certificate.fingerprint(hashes.SHA256()).hex().encode()
 
 
+def serial_of(certificate: str) -> str:
+    """Return the number of a certificate (PEM), in hexadecimal. Raises ValueError."""
+    return f"{x509.load_pem_x509_certificate(certificate.encode()).serial_number:x}"
+
+
 def new_request() -> tuple[bytes, str]:
     """Return a new key (PEM), and the request of a certificate for it (PEM)."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -138,16 +148,22 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _certificate(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *usage: x509.ObjectIdentifier
+    name: str,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    *usage: x509.ObjectIdentifier,
+    serial: int | None = None,
 ) -> x509.CertificateBuilder:
     return (
-        _bare(_named(name), issuer, key)
+        _bare(_named(name), issuer, key, serial)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usage), critical=True)
     )
 
 
-def _bare(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _bare(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, serial: int | None = None
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509
@@ -155,7 +171,7 @@ def _bare(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey)
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial or x509.random_serial_number())
         .not_valid_before(now - _CLOCKS)
         .not_valid_after(now + _LASTS)
     )

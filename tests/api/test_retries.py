@@ -26,8 +26,8 @@ PASSING = {
     ),
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
     *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull", "RateLimited", "TakingOver"),
-    *("ClusterUnavailable", "NodeLost", "ModelMoved"),
-    *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
+    *("ClusterUnavailable", "NodeLost", "NodeUnknown", "ModelMoved"),
+    *("LendingFull", "TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 
 

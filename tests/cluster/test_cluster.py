@@ -50,8 +50,9 @@ class Stage:
 
     @staticmethod
     def quiet(node: Node) -> bool:
-        """Whether a node sees nothing loaded, and nothing claimed."""
-        return all(not one["models"] and not one["claims"] for one in node.cluster()["nodes"])
+        """Whether a node hears all, and sees nothing loaded, and nothing claimed."""
+        seen = node.cluster()["nodes"]
+        return all(one["state"] == "ready" and not one["models"] and not one["claims"] for one in seen)
 
 
 @pytest.fixture(scope="module")

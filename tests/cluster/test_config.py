@@ -313,7 +313,7 @@ def write(node: Node, value: bytes) -> None:
     async def written() -> None:
         kept = membership(node.home / "cluster")
         assert kept is not None
-        store = NatsStore(kept.servers, kept.dialling(), "hostile", lambda _connected: None)
+        store = NatsStore(kept.servers, kept.dialling(), kept.own, lambda _connected: None)
         await store.connect()
         await store.ready()
         await store.put("config", "shared", value)

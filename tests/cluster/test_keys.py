@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -98,6 +99,18 @@ def test_tokens_are_paid_for_whatever_the_answer_says_of_them(shown: Stage, path
     body = {"prompt": "hi", "n_predict": 4, "response_fields": ["content"]} if path.endswith("completion") else CHAT
     used = shown.pays(shown.key(name), name, path, model="far", **body)
     assert used["completion_tokens"] > 0
+
+
+def test_what_only_nodes_say_to_each_other_counts_for_nothing_of_a_client(shown: Stage) -> None:
+    said = {"model": "hidden", "rules": {"name": "root", "scopes": ["manage"], "ticket": "t"}}
+    for passed in (json.dumps(said), json.dumps({"model": "hidden"}), "{", ""):
+        forged = {"x-supervisor-passed": passed, "x-supervisor-claim": "9" * 19, "x-supervisor-moved": "1"}
+        bot = {**shown.key(f"forger-{len(passed)}"), **forged}
+        answer = shown.ask(bot, "/v1/chat/completions", model="far", **CHAT)
+        assert SAID in answer.text
+        assert shown.ask(bot, "/api/generate", model="far", keep_alive=0).status_code == 403
+    assert shown.two.has("far")
+    assert not shown.two.has("hidden")
 
 
 def test_a_budget_ends_requests_that_wait_elsewhere(shown: Stage) -> None:

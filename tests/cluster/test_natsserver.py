@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import nats
 import nats.aio.client
@@ -23,12 +24,14 @@ import pytest
 from nats.js.api import KeyValueConfig
 
 from supervisor.cluster.joining import begin
-from supervisor.cluster.kept import Membership, Server
+from supervisor.cluster.kept import Membership, Server, keep
 from supervisor.cluster.natsserver import NatsServer, locate
-from supervisor.core.cluster.natsconfig import NatsConfig
+from supervisor.cluster.store import Bucket
+from supervisor.core.cluster.natsconfig import NatsConfig, inbox_of
 from supervisor.errors import NatsServerFailed, NatsServerMissing
 from supervisor.system.child import Child, StopGrace
-from tests.support.certificates import Authority
+from supervisor.workers.authority import Authority, new_request
+from tests.support.certificates import Authority as Foreign
 from tests.support.paths import ROOT
 from tests.support.patience import PATIENCE
 from tests.support.ports import free_port
@@ -77,16 +80,25 @@ async def running(kept: Membership, **env: str) -> AsyncIterator[NatsServer]:
         await server.close()
 
 
+@dataclasses.dataclass(frozen=True)
 class Connection:
     """A node's connection.
 
     Attributes:
         back: set whenever it is connected again.
+        lost: set when it breaks.
+        faults: what the server refused.
     """
 
-    def __init__(self, client: nats.aio.client.Client, back: asyncio.Event) -> None:
-        self.client = client
-        self.back = back
+    client: nats.aio.client.Client
+    back: asyncio.Event
+    lost: asyncio.Event
+    faults: asyncio.Queue[str]
+
+    async def refusal(self) -> str:
+        """What the server refuses next."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.faults.get()
 
     async def again(self) -> None:
         """Wait until it is connected again."""
@@ -94,28 +106,33 @@ class Connection:
             await self.back.wait()
 
 
-async def _ignored(_: Exception) -> None:
-    """Connections break here on purpose."""
-
-
 @contextlib.asynccontextmanager
-async def connected(tls: ssl.SSLContext, *ports: int) -> AsyncIterator[Connection]:
-    back = asyncio.Event()
+async def connected(kept: Membership, *ports: int) -> AsyncIterator[Connection]:
+    """A node's connection to its own server, or to those at these ports."""
+    back, lost, faults = asyncio.Event(), asyncio.Event(), asyncio.Queue[str]()
+
+    async def hear(error: Exception) -> None:
+        faults.put_nowait(str(error))
 
     async def is_back() -> None:
         back.set()
 
+    async def is_lost() -> None:
+        lost.set()
+
     client = await nats.connect(
-        servers=[f"tls://127.0.0.1:{port}" for port in ports],
-        tls=tls,
+        servers=[f"tls://127.0.0.1:{port}" for port in ports or (port_of(kept),)],
+        tls=kept.dialling(),
         tls_hostname="node",
+        inbox_prefix=inbox_of(kept.own),
         max_reconnect_attempts=-1,
         reconnect_time_wait=0.05,
         reconnected_cb=is_back,
-        error_cb=_ignored,
+        disconnected_cb=is_lost,
+        error_cb=hear,
     )
     try:
-        yield Connection(client, back)
+        yield Connection(client, back, lost, faults)
     finally:
         await client.close()
 
@@ -142,7 +159,7 @@ def bare(kept: Membership) -> ssl.SSLContext:
 
 async def test_a_node_is_let_in_and_what_it_stores_is_there(tmp_path: Path) -> None:
     kept = node(tmp_path / 'a "cluster" of $HOME #1')
-    async with running(kept), connected(kept.dialling(), port_of(kept)) as one:
+    async with running(kept), connected(kept) as one:
         assert b"PONG" in await asyncio.to_thread(say, port_of(kept), kept.dialling())
         bucket = await one.client.jetstream().create_key_value(KeyValueConfig("claims"))
         await bucket.put("model", b"first")
@@ -152,7 +169,7 @@ async def test_a_node_is_let_in_and_what_it_stores_is_there(tmp_path: Path) -> N
 async def test_strangers_are_not_let_in(tmp_path: Path) -> None:
     kept = node(tmp_path / "cluster")
     foreign = bare(kept)
-    foreign.load_cert_chain(*Authority(tmp_path).issue("first"))
+    foreign.load_cert_chain(*Foreign(tmp_path).issue("first"))
     old = kept.dialling()
     old.minimum_version = ssl.TLSVersion.TLSv1_2
     old.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -180,14 +197,108 @@ async def test_without_tls_nothing_is_answered(tmp_path: Path) -> None:
 
 async def test_a_node_cannot_look_at_the_server_itself(tmp_path: Path) -> None:
     kept = node(tmp_path / "cluster")
-    async with running(kept), connected(kept.dialling(), port_of(kept)) as one:
-        with pytest.raises(nats.errors.NoRespondersError):
-            await one.client.request("$SYS.REQ.SERVER.PING", timeout=PATIENCE)
+    async with running(kept), connected(kept) as one:
+        await one.client.publish("$SYS.REQ.SERVER.PING", reply=one.client.new_inbox())
+        await one.client.flush(int(PATIENCE))
+        assert "permissions violation" in (await one.refusal()).lower()
+
+
+@pytest.mark.parametrize(
+    ("subject", "asks"),
+    [
+        ("anything", True),
+        ("$KV.others.key", True),
+        ("$JS.API.STREAM.DELETE.KV_claims", True),
+        ("$JS.API.STREAM.PURGE.KV_nodes", True),
+        ("$JS.API.STREAM.CREATE.others", True),
+        ("$JS.API.STREAM.LIST", True),
+        ("_INBOX.another.x", True),
+        (">", False),
+        ("_INBOX.>", False),
+        ("$KV.claims.>", False),
+        ("$JS.API.>", False),
+    ],
+)
+async def test_a_node_may_use_no_subject_but_those_that_it_needs(tmp_path: Path, subject: str, asks: bool) -> None:
+    kept = node(tmp_path / "cluster")
+    async with running(kept), connected(kept) as one:
+        if asks:
+            await one.client.publish(subject, b"{}")
+        else:
+            await one.client.subscribe(subject)
+        await one.client.flush(int(PATIENCE))
+        assert "permissions violation" in (await one.refusal()).lower()
+
+
+def second_of(kept: Membership, folder: Path, *, server: bool = False) -> Membership:
+    """Another node of the same cluster, with a certificate of its authority."""
+    key, request = new_request()
+    authority = Authority(kept.folder)
+    certificate, serial = authority.sign_node(request, "second", "127.0.0.1", server=server)
+    found = dataclasses.replace(kept, folder=folder, name="second", serial=serial)
+    keep(found, authority.certificate, certificate, key)
+    return found
+
+
+async def test_who_is_removed_is_cut_off_and_let_in_no_more(tmp_path: Path) -> None:
+    kept = node(tmp_path / "cluster")
+    second, namesake = (second_of(kept, tmp_path / name) for name in ("second", "namesake"))
+    async with running(kept) as server:
+        server.admit([second.own])
+        await let_in(second, port_of(kept))
+        async with connected(kept) as one, connected(second, port_of(kept)) as other:
+            server.admit([namesake.own])
+            async with asyncio.timeout(PATIENCE):
+                await other.lost.wait()
+            await let_in(namesake, port_of(kept))
+            assert await said_to(second, port_of(kept)) == b""
+            await one.client.flush(int(PATIENCE))  # who stays is not disturbed
+            assert not one.back.is_set()
+
+
+async def let_in(kept: Membership, port: int) -> None:
+    """Wait until a node is let in: a server reads its list a moment after it is told to."""
+    async with asyncio.timeout(PATIENCE):
+        while b"PONG" not in await said_to(kept, port):
+            pass
+
+
+async def said_to(kept: Membership, port: int) -> bytes:
+    """What a server answers to a node's PING; nothing where it is not let in."""
+    said = await asyncio.to_thread(say, port, kept.dialling())
+    return b"" if b"Authorization Violation" in said else said
+
+
+async def test_the_port_for_servers_is_for_servers(tmp_path: Path) -> None:
+    three = Three(tmp_path / "cluster")
+    second = second_of(three.kept, tmp_path / "second")
+    server = second_of(three.kept, tmp_path / "server", server=True)
+    async with three.running(0):
+        for one in (bare(three.kept), second.dialling()):
+            with contextlib.suppress(*REFUSALS):
+                assert b"INFO" not in await asyncio.to_thread(say_as_server, three.routes[0], one)
+        assert b"INFO" in await asyncio.to_thread(say_as_server, three.routes[0], server.dialling())
+
+
+def say_as_server(port: int, tls: ssl.SSLContext) -> bytes:
+    """What a server answers at its port for servers to CONNECT over TLS, without errors and its first words."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain:
+        info = b""
+        while not info.endswith(b"\r\n"):
+            info += plain.recv(1)
+        with tls.wrap_socket(plain, server_hostname="node") as inside:
+            inside.sendall(b'INFO {"server_id":"x"}\r\nCONNECT {"verbose":false}\r\nPING\r\n')
+            found = b""
+            while piece := inside.recv(4096):
+                found += piece
+                if b"PONG" in found:
+                    break
+            return found if b"PONG" in found else b""
 
 
 async def test_it_runs_again_when_it_ends_and_has_kept_what_was_stored(tmp_path: Path) -> None:
     kept = node(tmp_path / "cluster")
-    async with running(kept) as server, connected(kept.dialling(), port_of(kept)) as one:
+    async with running(kept) as server, connected(kept) as one:
         bucket = await one.client.jetstream().create_key_value(KeyValueConfig("claims"))
         await bucket.put("model", b"first")
         before = process_of(server)
@@ -204,7 +315,7 @@ async def test_it_runs_again_as_soon_as_it_can(tmp_path: Path, monkeypatch: pyte
     kept = node(tmp_path / "cluster")
     async with (
         running(kept, SUPERVISOR_NATS_SERVER=str(program)) as server,
-        connected(kept.dialling(), port_of(kept)) as one,
+        connected(kept) as one,
     ):
         tried = asyncio.Event()
         monkeypatch.setattr("supervisor.cluster.natsserver._log", Heard("nats_server_not_started", tried))
@@ -384,7 +495,7 @@ async def test_the_next_image_adopts_it_and_keeps_it_running(tmp_path: Path) -> 
     kept = node(tmp_path / "cluster")
     owner = await asyncio.to_thread(Owner, kept)
     try:
-        async with connected(kept.dialling(), port_of(kept)) as one:
+        async with connected(kept) as one:
             owner.ask("next")
             assert await asyncio.to_thread(owner.told) == owner.server
             await one.client.flush()
@@ -444,15 +555,9 @@ class Three:
     """Three servers that know each other, in one folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.ports, self._routes = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
+        self.ports, self.routes = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
         self._folder = folder
-        authority = Authority(folder)
-        chain, key = authority.issue("127.0.0.1")
-        self._files = {"authority": str(authority.file), "chain": str(chain), "key": str(key)}
-        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self.tls.check_hostname = False
-        self.tls.load_verify_locations(authority.file)
-        self.tls.load_cert_chain(chain, key)
+        self.kept = node(folder)
 
     @contextlib.asynccontextmanager
     async def running(self, number: int) -> AsyncIterator[Child]:
@@ -462,9 +567,13 @@ class Three:
             host="127.0.0.1",
             port=self.ports[number],
             folder=str(self._folder / f"store-{number}"),
-            routes=[f"127.0.0.1:{port}" for port in self._routes],
-            route_port=self._routes[number],
-            **self._files,
+            routes=[f"127.0.0.1:{port}" for port in self.routes],
+            route_port=self.routes[number],
+            authority=str(self.kept.authority),
+            chain=str(self.kept.chain),
+            key=str(self.kept.key),
+            users=[self.kept.own],
+            buckets=get_args(Bucket),
         )
         file = self._folder / f"nats-{number}.conf"
         file.write_text(config.text(), "utf-8")
@@ -489,7 +598,7 @@ async def test_three_of_them_keep_what_is_stored_when_one_ends(tmp_path: Path) -
     three = Three(tmp_path)
     async with contextlib.AsyncExitStack() as stack:
         children = [await stack.enter_async_context(three.running(number)) for number in range(3)]
-        one = await stack.enter_async_context(connected(three.tls, *three.ports))
+        one = await stack.enter_async_context(connected(three.kept, *three.ports))
         bucket = await first_bucket(one.client)
         await bucket.put("model", b"first")
         there = one.client.connected_url

@@ -29,7 +29,7 @@ async def test_who_begins_anew_hears_everything_once(tmp_path: Path) -> None:
     kept = begin(tmp_path, "first", ("127.0.0.1", free_port()), [Server("127.0.0.1", free_pair())])
     (records := tmp_path / "records").mkdir()
     server = NatsServer(kept, os.environ, records)
-    store = NatsStore(kept.servers, kept.dialling(), kept.name, lambda _: None)
+    store = NatsStore(kept.servers, kept.dialling(), kept.own, lambda _: None)
     entries: list[Entry] = []
     loads: list[bytes] = []
     last = asyncio.Event()

@@ -13,6 +13,7 @@ import pytest
 
 from supervisor.cluster.kept import membership
 from supervisor.core.cluster.messages import MOST_BYTES, key_of
+from supervisor.core.cluster.natsconfig import inbox_of
 from tests.cluster.stage import Node, cluster_of
 from tests.support.daemon import wait_until
 from tests.support.scripted import ScriptedModel
@@ -41,7 +42,7 @@ async def poison(node: Node) -> int:
     assert kept is not None
     (server,) = kept.servers
     url = f"tls://{server.host}:{server.port}"
-    client = await nats.connect(url, tls=kept.dialling(), tls_hostname="node")
+    client = await nats.connect(url, tls=kept.dialling(), tls_hostname="node", inbox_prefix=inbox_of(kept.own))
     taken = 0
     try:
         stream = client.jetstream()

@@ -123,7 +123,7 @@ async def stage(
     """A node that has begun to hear."""
     (folder / "cluster.json").write_text("{}")
     store, own, told = store or Memory(), own or Configuration(), asyncio.Event()
-    kept = Membership(folder, "me", "127.0.0.1", 1, (Server("127.0.0.1", 2),))
+    kept = Membership(folder, "me", "1f", "127.0.0.1", 1, (Server("127.0.0.1", 2),))
     own.shared = None if (folder / "config.json").is_dir() else kept_config(folder)
     sharing = Sharing(kept, store, own, told.set, again_s)
     sharing.start()

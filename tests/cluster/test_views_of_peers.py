@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from supervisor.cluster.views import Viewed, Views, node_now
 from supervisor.core.cluster.directory import SILENT_S, Directory
 from supervisor.core.cluster.messages import Node
 from supervisor.core.cluster.views import DeviceView, ModelView, View
+from supervisor.engines.client import AnswerTooLarge
 from supervisor.service.clusters import NodeDevice, NodeModel, NodeStatus
 from tests.core.test_cluster import ME, load
 
@@ -94,6 +96,7 @@ async def test_this_node_holds_nobody_up_whose_devices_take_long() -> None:
     ("answer", "why"),
     [
         (Refused("route_not_found", "Nodes do not ask each other for GET /cluster/view."), "version"),
+        (Refused("too_many_connections", "Try again."), "it refuses: Try again."),
         (PeerUnreachable("its answer is too large", sent=True), "too large"),
         ({"models": [{"id": "m"}]}, "not understood"),
         ([], "not understood"),
@@ -153,3 +156,44 @@ def test_who_has_not_answered_is_shown_as_it_last_told() -> None:
     away = node_now(replace(STATUS, state="away"), Viewed(None, "it is away"))
     assert (away.devices, away.models) == (shown.devices, [])
     assert not node_now(STATUS, None).asked, "it has come while the others were asked"
+
+
+class _Answer:
+    """A client whose answer is this one, and that answer."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self.status = status
+        self._body = body
+
+    def send(self, *_: object, **__: object) -> _Answer:
+        return self
+
+    async def __aenter__(self) -> _Answer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Leave it."""
+
+    async def read(self, most: int) -> bytes:
+        if len(self._body) > most:
+            raise AnswerTooLarge(f"it has more than {most} bytes")
+        return self._body
+
+
+async def asked(status: int, body: bytes) -> Any:
+    """What a node is taken to have said."""
+    client = cast(PeerClient, _Answer(status, body))
+    return await Peers(ssl.create_default_context()).ask(client, "GET", "/cluster/view", None, 1.0)
+
+
+async def test_what_a_node_says_has_a_bound() -> None:
+    assert await asked(200, b'{"requests": 3}') == {"requests": 3}
+    with pytest.raises(PeerUnreachable, match="too large"):
+        await asked(200, b'"' + b"x" * (8 << 20) + b'"')
+    with pytest.raises(PeerUnreachable, match="no JSON"):
+        await asked(200, b"<html>")
+    with pytest.raises(Refused) as refused:
+        await asked(404, json.dumps({"error": {"code": "x" * 5000, "message": "y" * 100_000}}).encode())
+    assert len(refused.value.code) + len(str(refused.value)) < 5000
+    with pytest.raises(Refused):
+        await asked(500, b"[]")

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.natsconfig import NatsConfig
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE
 from tests.support.programs import beside_python
 
-PLAIN = NatsConfig("node-1", "127.0.0.1", 4222, "/x/store", "/x/ca.pem", "/x/node.pem", "/x/node.key")
+PLAIN = NatsConfig(
+    "node-1", "127.0.0.1", 4222, "/x/store", "/x/ca.pem", "/x/node.pem", "/x/node.key", [Peer("one", "1f")], ["nodes"]
+)
 
 ODD = (
     *("$HOME", "${HOME}", "a$b", "$2a$11$a", 'a"b', "a'b", "a b", "#a", "a#b", "{", "}", "("),
@@ -110,8 +113,8 @@ def test_what_cannot_be_written_is_refused(name: str) -> None:
 
 @given(text=st.text(st.characters(exclude_categories=("C", "Zl", "Zp")), max_size=40))
 def test_nothing_that_is_given_becomes_a_line_of_its_own(text: str) -> None:
-    config = NatsConfig(text, text, 1, text, text, text, text, (text,), 2)
-    plain = NatsConfig("x", "x", 1, "x", "x", "x", "x", ("x",), 2)
+    config = NatsConfig(text, text, 1, text, text, text, text, [Peer(text, text)], [text], (text,), 2)
+    plain = NatsConfig("x", "x", 1, "x", "x", "x", "x", [Peer("x", "x")], ["x"], ("x",), 2)
     try:
         lines = config.text().splitlines()
     except ValueError:
@@ -122,9 +125,9 @@ def test_nothing_that_is_given_becomes_a_line_of_its_own(text: str) -> None:
 
 def test_connections_need_a_certificate_and_there_is_no_other_way_in() -> None:
     alone = PLAIN.text()
-    assert alone.count("verify: true") == alone.count('min_version: "1.3"') == 1
+    assert alone.count("verify_and_map: true") == alone.count('min_version: "1.3"') == 1
     assert "cluster" not in alone
     three = dataclasses.replace(PLAIN, routes=("10.0.0.2:6222",), route_port=6222).text()
-    assert three.count("verify: true") == three.count('min_version: "1.3"') == 2
+    assert three.count("verify_and_map: true") == three.count('min_version: "1.3"') == 2
     for word in ("http", "system_account", "leafnodes", "gateway", "websocket", "mqtt", "debug", "trace"):
         assert word not in three

@@ -49,6 +49,11 @@ OF_WORKERS = {
     ("delete", "/api/v1/cluster/nodes/{name}"),
     ("post", "/api/v1/cluster/leave"),
     ("post", "/api/v1/cluster/plan"),
+    ("get", "/api/v1/cluster/config"),
+    ("post", "/api/v1/cluster/config"),
+    ("post", "/api/v1/cluster/config/check"),
+    ("get", "/api/v1/cluster/config/history"),
+    ("post", "/api/v1/cluster/config/revert"),
 }
 """Of other hosts; tests/workers and tests/cluster ask them where some are."""
 

@@ -84,7 +84,7 @@ def test_a_download_gets_the_hubs_token_and_no_other_secret() -> None:
 STARTS = {"Popen", "run", "call", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell"}
 CHOSEN = {"for_engines", "for_python", "for_downloads", "for_builds", "child_environment", "child_env"}
 # these run exactly what they are given; those who make it are looked at
-HANDED_ON = {"system/child.py", "engines/engine.py"}
+HANDED_ON = {"system/child.py", "engines/engine.py", "hub/jobs.py"}
 OURSELVES = {"cli/background.py", "daemon/takeover/departure.py", "daemon/takeover/trial.py"}
 """Starts of the daemon itself, which needs the keys."""
 
@@ -100,7 +100,7 @@ def started() -> Iterator[tuple[str, ast.Call]]:
 
 def _starts(function: ast.expr, *, of_engine: bool) -> bool:
     if not isinstance(function, ast.Attribute):
-        return of_engine and isinstance(function, ast.Name) and function.id == "Command"
+        return isinstance(function, ast.Name) and (function.id == "run_job" or (of_engine and function.id == "Command"))
     owner = ast.unparse(function.value)
     if (owner, function.attr) == ("asyncio", "run"):
         return False
@@ -116,15 +116,17 @@ def test_every_process_is_started_with_a_chosen_environment() -> None:
     calls = [(place, call) for place, call in started() if place not in OURSELVES | HANDED_ON]
     assert len(calls) >= 9, "the starts of processes are not found any more"
     for place, call in calls:
-        given = next((keyword.value for keyword in call.keywords if keyword.arg == "env"), None) or _second(call)
+        given = next((keyword.value for keyword in call.keywords if keyword.arg == "env"), None) or _placed(call)
         assert given is not None, f"{place}:{call.lineno}: inherits our whole environment"
         text = ast.unparse(given)
         local = text.isidentifier() and any(f"{text} = {name}(" in _text(place) for name in CHOSEN)
         assert local or any(f"{name}(" in text for name in CHOSEN), f"{place}:{call.lineno}: env={text}"
 
 
-def _second(call: ast.Call) -> ast.expr | None:
-    return call.args[1] if isinstance(call.func, ast.Name) and len(call.args) > 1 else None
+def _placed(call: ast.Call) -> ast.expr | None:
+    """The environment where it is given by its place."""
+    place = {"Command": 1, "run_job": 2}.get(ast.unparse(call.func))
+    return None if place is None or len(call.args) <= place else call.args[place]
 
 
 def _text(place: str) -> str:

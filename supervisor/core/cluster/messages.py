@@ -42,6 +42,7 @@ _BYTES: Final = msgspec.Meta(ge=0, le=1 << 53)
 
 NodeName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")]
 ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+Serial = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{0,40}\Z")]
 Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:%-]{1,255}\Z")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Count = Annotated[int, _COUNT]
@@ -67,6 +68,7 @@ class Node(msgspec.Struct, frozen=True):
     Attributes:
         host, port: where other nodes reach it.
         program: its version.
+        serial: of its certificate.
         models: those that it can load, by id, with their aliases.
         config_version: of the cluster's configuration in force there; 0: none is.
         config_problem: why it has not taken a newer one over; empty: there is none.
@@ -78,6 +80,7 @@ class Node(msgspec.Struct, frozen=True):
     program: Annotated[str, msgspec.Meta(max_length=64)]
     models: Annotated[dict[ModelName, tuple[ModelName, ...]], msgspec.Meta(max_length=MOST_MODELS)] = {}
     devices: Annotated[tuple[Device, ...], msgspec.Meta(max_length=256)] = ()
+    serial: Serial = ""
     config_version: Count = 0
     config_problem: Annotated[str, msgspec.Meta(max_length=MOST_PROBLEM)] = ""
     protocol: Count = PROTOCOL

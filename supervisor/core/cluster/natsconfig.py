@@ -1,4 +1,8 @@
-"""The configuration file of a NATS server: for nodes alone, with JetStream, and nothing else of what it can do."""
+"""The configuration file of a NATS server: for nodes alone, with JetStream, and nothing else of what it can do.
+
+A node is known by its certificate, of which the list of users has the name. Each may use the subjects that a node
+needs: those of the buckets and of what is published, and answers to itself alone.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from supervisor.core.cluster.identity import SERVER, Peer
+
+LOADS: Final = "supervisor.load"
+"""The subject on which nodes publish what they do."""
 
 _STORED: Final = 256 << 20  # bytes that JetStream may keep, on the disk and in memory
 
@@ -19,6 +28,8 @@ class NatsConfig:
         host, port: where it is reached.
         folder: where it keeps what is stored.
         authority, chain, key: the files of the cluster's authority, and of the node's certificate and key (PEM).
+        users: the nodes that are let in.
+        buckets: the names of what they store.
         routes: the other servers' `host:port` for servers; empty: it is the only one. Each has to have a certificate
             that names the host.
         route_port: its own such port.
@@ -31,6 +42,8 @@ class NatsConfig:
     authority: str
     chain: str
     key: str
+    users: Sequence[Peer]
+    buckets: Sequence[str]
     routes: Sequence[str] = ()
     route_port: int = 0
 
@@ -46,6 +59,9 @@ class NatsConfig:
             'write_deadline: "5s"',
             "logtime: false",
             f"tls {{ {self._tls()} }}",
+            "authorization { users: [",
+            *(f"  {self._user(one)}" for one in self.users),
+            "] }",
             "jetstream {",
             f"  store_dir: {_quoted(self.folder)}",
             f"  max_mem: {_STORED}",
@@ -60,6 +76,7 @@ class NatsConfig:
                 '  name: "supervisor"',
                 f"  listen: {_quoted(_address(self.host, self.route_port))}",
                 f"  tls {{ {self._tls()} }}",
+                f"  authorization {{ user: {_quoted(SERVER)} }}",
                 f"  routes: [{routes}]",
                 "}",
             ]
@@ -68,8 +85,31 @@ class NatsConfig:
     def _tls(self) -> str:
         return (
             f"cert_file: {_quoted(self.chain)}, key_file: {_quoted(self.key)}, ca_file: {_quoted(self.authority)}, "
-            'verify: true, min_version: "1.3"'
+            'verify_and_map: true, min_version: "1.3"'
         )
+
+    def _user(self, peer: Peer) -> str:
+        told = [LOADS, *(f"$KV.{one}.>" for one in self.buckets), *_asked(self.buckets)]
+        heard = [LOADS, f"{inbox_of(peer)}.>"]
+        publish, subscribe = (", ".join(map(_quoted, subjects)) for subjects in (told, heard))
+        return f"{{ user: {_quoted(peer.uri)}, permissions: {{ publish: [{publish}], subscribe: [{subscribe}] }} }}"
+
+
+def inbox_of(peer: Peer) -> str:
+    """Return the beginning of the subjects on which a node gets answers."""
+    return f"_INBOX.{peer.serial}"
+
+
+def _asked(buckets: Sequence[str]) -> list[str]:
+    """Return what JetStream is asked for buckets: to make one, to look at it, and to follow it."""
+    calls = (
+        *("STREAM.CREATE", "STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET"),
+        *("CONSUMER.CREATE", "CONSUMER.INFO", "CONSUMER.DELETE"),
+    )
+    return [
+        *(f"$JS.API.{call}.KV_{one}{deeper}" for one in buckets for call in calls for deeper in ("", ".>")),
+        *(f"$JS.FC.KV_{one}.>" for one in buckets),
+    ]
 
 
 def _address(host: str, port: int) -> str:

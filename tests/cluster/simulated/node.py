@@ -87,7 +87,7 @@ class SimNode:
         self._planner = ToyPlanner({DEVICE: kind.room}, kind.sizes)
         self.pool = Pool(Scheduler(self._planner), self._pool_edges(), PoolLimits(probe=1e6))
         registry = Registry(ModelEntry(model, Source.FILE, f"/{model}.gguf") for model in kind.sizes)
-        kept = Membership(Path(), name, "127.0.0.1", 1, ())
+        kept = Membership(Path(), name, "1", "127.0.0.1", 1, ())
         self.told = Told(
             *(kept, registry, self.pool, self._budgets), edges.started_at, lambda: False, edges.clock, lambda: (0, "")
         )
