@@ -64,7 +64,9 @@ class Fleet:
         wall = self.dice.uniform(1e9, 2e9)  # of a node that starts again it may be earlier than before
         edges = Edges(self.network, self.nodes, self._lives, lambda: time.monotonic() + self.ahead[name], wall)
         ways = [Server("127.0.0.1", port) for port in self._links.ports[number]]
-        return SimNode(name, self._kind, edges, lambda changed: NatsStore(ways, self._tls, self._servers.kept.own, changed))
+        return SimNode(
+            name, self._kind, edges, lambda changed: NatsStore(ways, self._tls, self._servers.kept.own, changed)
+        )
 
     async def start(self) -> None:
         """Have all run, until each hears all others."""
