@@ -402,6 +402,19 @@ def test_it_is_said_what_makes_an_offer_the_best(offers: list[Offer], why: str) 
     assert why in why_best(offers, ("b", "a"))
 
 
+@pytest.mark.parametrize(
+    "said", [node("b"), load("b"), m.Claim(MODEL, "b"), m.Config(1, "b", 1.0, "")], ids=lambda one: type(one).__name__
+)
+def test_nodes_of_neighbouring_versions_understand_each_other(said: Any) -> None:
+    fields = {**msgspec.to_builtins(said), "of a later version": {"any": [1]}}
+    for protocol in (m.PROTOCOL, m.PROTOCOL - 1):
+        heard = m.read(msgspec.json.encode({**fields, "protocol": protocol}), type(said))
+        assert heard == msgspec.structs.replace(said, protocol=protocol)
+    for protocol in (m.PROTOCOL + 1, m.PROTOCOL - 2):
+        with pytest.raises(m.NotUnderstood):
+            m.read(msgspec.json.encode({**fields, "protocol": protocol}), type(said))
+
+
 def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:
     told = load("b", models={MODEL: {"state": "ready"}})
     assert m.read(m.bytes_of(told), m.Load) == told
