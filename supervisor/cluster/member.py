@@ -24,6 +24,7 @@ _log = structlog.get_logger()
 
 _AT_ONCE_S: Final = 0.5  # the shortest time between two loads that are told
 _AGAIN_S: Final = 1.0
+_NEWCOMER_S: Final = 0.02  # for each node there is: all that come meanwhile get one answer, as everybody hears it
 _CLAIMS_S: Final = 0.1  # the shortest time between two looks at the claims
 _UNUSED_S: Final = 15.0  # a claim that no load follows is given up after so long
 _LATE_S: Final = 2.0  # and one that has come when its load was over already, as it may have been
@@ -75,6 +76,7 @@ class Member:
         self._known = False  # all members have been told
         self._beginning = False  # what was there before is being told
         self._asked = False  # another node wants to know what this one does
+        self._answering: asyncio.TimerHandle | None = None
         self._loaded: dict[str, float] = {}  # when models were loaded last
         self._keys: dict[str, tuple[str, int]] = {}  # model and replica: a claim that is given up does not say them
         self._admitted: dict[str, m.Node] = {}  # members that the store does not know yet
@@ -90,6 +92,8 @@ class Member:
         """Say and hear nothing any more, and leave everything as it is."""
         for task in self._tasks:
             task.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
 
     async def leave(self, *, for_good: bool = False) -> None:
         """Give up all claims. for_good: be no member any more, either."""
@@ -279,6 +283,10 @@ class Member:
 
     # what is told
 
+    def _answer(self) -> None:
+        self._answering = None
+        self.tell()
+
     async def _tell(self) -> None:
         """Tell what this node does when it changes, not too often, and now and then in any case."""
         last: m.Load | None = None
@@ -286,7 +294,7 @@ class Member:
             while True:
                 changed.clear()
                 load = self._told.load()
-                if self._asked or last is None or not _same(last, load):
+                if self._asked or last is None or not load.says_the_same_as(last):
                     self._asked = False
                     await self._say(load)
                     last = load
@@ -385,14 +393,3 @@ async def woken(changed: asyncio.Event, within: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _same(one: m.Load, other: m.Load) -> bool:
-    """Return whether there is nothing new but the number, and figures that hardly differ."""
-    near = abs(one.free_bytes - other.free_bytes) < _LITTLE
-    return near and msgspec.structs.replace(one, number=0, free_bytes=0) == msgspec.structs.replace(
-        other, number=0, free_bytes=0
-    )
-
-
-_LITTLE: Final = 256 << 20

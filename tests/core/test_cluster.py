@@ -438,6 +438,20 @@ def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:
         m.bytes_of(node("b", *(f"{number:04}" * 250 for number in range(1000))))
 
 
+@pytest.mark.parametrize(
+    ("more", "same"),
+    [
+        ({"number": 9}, True),
+        ({"free_bytes": (1 << 30) + (255 << 20)}, True),
+        ({"free_bytes": (1 << 30) - (256 << 20)}, False),
+        ({"draining": True}, False),
+        ({"models": {MODEL: {"state": "ready"}}}, False),
+    ],
+)
+def test_a_load_is_told_where_it_says_something_new(more: dict[str, object], same: bool) -> None:
+    assert load("b", **{"number": 1, **more}).says_the_same_as(load("b")) is same  # type: ignore[arg-type]
+
+
 def test_a_key_of_any_model_is_one_that_a_store_takes() -> None:
     models = ("a/b:Q4", "a b", "ü*>", "x" * 1000, ".")
     keys = {m.key_of(model, replica) for model in models for replica in (0, 255)}

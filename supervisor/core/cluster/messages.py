@@ -37,6 +37,8 @@ MOST_CONFIG_BYTES: Final = 5 << 17
 MOST_PROBLEM: Final = 500
 """Characters in which a node says why it has not taken a configuration over."""
 
+_LITTLE_BYTES: Final = 256 << 20
+
 _COUNT: Final = msgspec.Meta(ge=0, le=1 << 20)
 _BYTES: Final = msgspec.Meta(ge=0, le=1 << 53)
 
@@ -119,7 +121,7 @@ class Load(msgspec.Struct, frozen=True):
         number: grows with every one that the node publishes since it started.
         started_at: when it started, in seconds since 1970.
         draining: it takes nothing new.
-        new: it has just come, and has heard nothing of the others: they tell their loads at once.
+        new: it has just come, and has heard nothing of the others: they tell their loads soon.
         free_bytes: memory that models could have, of all its devices.
     """
 
@@ -131,6 +133,11 @@ class Load(msgspec.Struct, frozen=True):
     new: bool = False
     models: Annotated[dict[ModelName, Running], msgspec.Meta(max_length=MOST_MODELS)] = {}
     protocol: Count = PROTOCOL
+
+    def says_the_same_as(self, other: Load) -> bool:
+        """Return whether it says the same as another one, but for its number and free bytes that hardly differ."""
+        near = abs(self.free_bytes - other.free_bytes) < _LITTLE_BYTES
+        return near and msgspec.structs.replace(self, number=other.number, free_bytes=other.free_bytes) == other
 
 
 class Claim(msgspec.Struct, frozen=True):
