@@ -66,7 +66,10 @@ _OUTSIDE: Final = "its NATS servers do not let it in: it was removed, or they do
 
 @dataclass(frozen=True)
 class Ground:
-    """What a node stands on: its models, their engines, devices, files, configuration; and how it plans and looks."""
+    """What a node stands on: its models, their engines, devices, files, configuration; and how it plans and looks.
+
+    loads_undecided: it loads its own models where the cluster cannot decide who does.
+    """
 
     registry: Registry
     pool: Pool
@@ -76,6 +79,7 @@ class Ground:
     look: Callable[[], Awaitable[View]]
     taking: Taking
     hub: HubModels
+    loads_undecided: Callable[[], bool]
 
     def budgets(self) -> Budgets | None:
         """Return the memory for models, as it was seen last."""
@@ -132,6 +136,7 @@ class Cluster:
                 self._plan,
                 self._peers.offer,
                 self._peers.reach,
+                ground.loads_undecided,
                 time.monotonic,
             ),
             peers=self._peers,

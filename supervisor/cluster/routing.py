@@ -48,6 +48,7 @@ class Routing:
         running: what runs of a model on this node.
         plan, ask: this node's own offer, and those of others.
         reach: to see whether another one is there.
+        loads_undecided: this node loads its own models where the cluster cannot decide who does.
         clock: seconds of a monotonic clock.
     """
 
@@ -57,6 +58,7 @@ class Routing:
     plan: Plan
     ask: Ask
     reach: Reach
+    loads_undecided: Callable[[], bool]
     clock: Callable[[], float]
     _placing: dict[str, asyncio.Task[str | None]] = field(default_factory=dict)
     _probes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -115,6 +117,17 @@ class Routing:
 
     async def _node(self, model: str, affinity: str | None, tried: set[str]) -> Seen | None:
         """Return the node that is to answer; None: this one. Waits while somebody else is about to know."""
+        try:
+            return await self._decided(model, affinity, tried)
+        except ClusterUnavailable:
+            able = {seen.node.name for seen in self.directory.knowing(model, self.clock())} - tried
+            if self.directory.me not in able or not self.loads_undecided():
+                raise
+            _log.warning("model_loaded_undecided", model=model)
+            return None
+
+    async def _decided(self, model: str, affinity: str | None, tried: set[str]) -> Seen | None:
+        """Return the node that is to answer; None: this one. Raises ClusterUnavailable where that is not decided."""
         placed = 0
         with self.member.changes.watch() as changed:
             while placed < _MOST_TRIES:

@@ -171,6 +171,12 @@ class WorkerSettings(_Strict):
         return None if self.listen is None else _host_and_port(self.listen)
 
 
+class ClusterSettings(_Strict):
+    """What a node does where its cluster cannot decide who loads a model: `refuse` it, or load it here (`local`)."""
+
+    undecided: Literal["refuse", "local"] = "refuse"
+
+
 class HubSettings(_Strict):
     """The hub that models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
 
@@ -257,6 +263,7 @@ class Settings(_Strict):
     hub: HubSettings = HubSettings()
     devices: DeviceSettings = DeviceSettings()
     workers: WorkerSettings = WorkerSettings()
+    cluster: ClusterSettings = ClusterSettings()
     context: ContextSettings = ContextSettings()
     placement: PlacementSettings = PlacementSettings()
     queue: QueueSettings = QueueSettings()

@@ -312,7 +312,8 @@ def _cluster(
             "`pip install 'llama-supervisor[cluster]'`."
         ) from None
     built, hub = engines.parts, engines.parts.fetcher.hub
-    ground = made.Ground(built.registry, engines.pool, built.lookout, inflight, plan, look, reloader, hub)
+    undecided = world.current.view(lambda settings: settings.cluster.undecided == "local")
+    ground = made.Ground(built.registry, engines.pool, built.lookout, inflight, plan, look, reloader, hub, undecided)
     cluster = cast("Cluster", made.cluster_of(world.seat.kept, ground, world.env, world.places.pid_records))
     engines.listeners.append(cluster.heard)
     reloader.listeners.append(cluster.reloaded)

@@ -63,7 +63,8 @@ def shown(engine_binary: Path, scripted_model: ScriptedModel) -> Iterator[Stage]
     endless = {"file": str(scripted_model("and on ", endless=True, n_ctx=131072)), **long}
     mine = {"near": named, "both": short, "slow": endless}
     theirs = {"far": named, "both": short, "slow": endless, "endless": endless}
-    with cluster_of(engine_binary, one={"models": mine}, two={"models": theirs}) as (one, two):
+    alone = {"undecided": "local"}
+    with cluster_of(engine_binary, one={"models": mine, "cluster": alone}, two={"models": theirs}) as (one, two):
         yield Stage(one, two)
 
 
@@ -361,6 +362,9 @@ def test_the_nats_server_may_end_and_hang(shown: Stage) -> None:
         refused = chat(shown.two, "both")
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "cluster_unavailable"
+        assert int(refused.headers["retry-after"]) > 0
+        assert content(chat(shown.one, "both")) == SAID  # it is to load its models then
+        assert shown.one.has("both")
     finally:
         shown.one.nats().send_signal(signal.SIGCONT)
     wait_until(lambda: all(node.cluster()["connected"] for node in (shown.one, shown.two)), "all is well again")
@@ -485,6 +489,36 @@ def test_any_one_of_three_nodes_may_be_killed(engine_binary: Path, scripted_mode
             running = [node for node in left if node.has("all")]
             assert len(running) == 1
             dead.start()
+
+
+@pytest.mark.full
+def test_without_a_majority_of_the_servers_nothing_new_is_claimed(
+    engine_binary: Path, scripted_model: ScriptedModel
+) -> None:
+    short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE}
+    models = {"models": {"first": short, "second": short}}
+    own: dict[str, Any] = {"one": models, "two": {**models, "cluster": {"undecided": "local"}}, "three": {}}
+    with cluster_of(engine_binary, servers=3, **own) as (one, two, three):
+        assert content(chat(three, "first")) == SAID
+        frozen = [one.nats(), three.nats()]
+        for server in frozen:
+            server.send_signal(signal.SIGSTOP)
+        try:
+            for node in (one, two, three):
+                assert content(chat(node, "first")) == SAID  # what is loaded goes on
+            refused = chat(one, "second")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "cluster_unavailable")
+            assert int(refused.headers["retry-after"]) > 0
+            assert content(chat(two, "second")) == SAID
+            assert two.has("second")
+        finally:
+            for server in frozen:
+                server.send_signal(signal.SIGCONT)
+        for node in (one, two, three):
+            wait_until(lambda: node.cluster()["connected"], "all is well again")  # noqa: B023 - called at once
+        wait_until(lambda: "second" in one.sees(two)["claims"], "what was loaded meanwhile has a claim")
+        assert content(chat(one, "second")) == SAID
+        assert not one.has("second")
 
 
 def test_a_daemon_alone_imports_nothing_of_it() -> None:

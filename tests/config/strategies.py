@@ -67,6 +67,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "workers": st.fixed_dictionaries(
         {}, optional={"listen": st.sampled_from([None, "0.0.0.0:8486", "[::1]:0", "studio:80"])}
     ),
+    "cluster": st.fixed_dictionaries({}, optional={"undecided": st.sampled_from(["refuse", "local"])}),
     "token": st.from_regex(r"[!-~]{1,9}", fullmatch=True),
     "cache": st.just("/cache"),
     **{row.name: ABSOLUTE for row in ROWS if isinstance(row.kind, Text) and names_file(row.kind)},

@@ -94,7 +94,10 @@ class SimNode:
         self.store: Connected = store(lambda now: self.member.connected(now=now))
         self.member = Member(self.directory, self.store, self.told, edges.clock, lambda name: None, _nothing)
         self.routing = Routing(
-            *(self.directory, self.member, self.told.running), self._plan, self._ask_for_plan, self._reach, edges.clock
+            *(self.directory, self.member, self.told.running),
+            *(self._plan, self._ask_for_plan, self._reach),
+            lambda: False,
+            edges.clock,
         )
         self._life: asyncio.Task[None] | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
