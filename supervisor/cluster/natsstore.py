@@ -38,10 +38,21 @@ _MOST_CONFIGS: Final = (MOST_VERSIONS + 1) * MOST_CONFIG_BYTES + (1 << 20)
 
 
 class _Client(Client):
-    """nats-py's client, which would break off, connect anew and meet the same message for ever."""
+    """nats-py's client, but for what it makes of messages and servers that are not as they should be."""
+
+    async def _attempt_reconnect(self) -> None:
+        """Connect anew at once: nats-py would first wait, for half a minute, for a server that stands still to end
+        TLS, and meanwhile claims end.
+        """
+        if (writer := getattr(self._transport, "_io_writer", None)) is not None:
+            writer.transport.abort()
+        await super()._attempt_reconnect()
 
     async def _process_headers(self, headers: Any) -> Any:
-        """Return the headers of a message; none where they are none, as another node may have written them."""
+        """Return the headers of a message; none where they are none, as another node may have written them.
+
+        nats-py would break off, connect anew, and meet the same message for ever.
+        """
         try:
             return await super()._process_headers(headers)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with them

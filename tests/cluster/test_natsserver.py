@@ -26,6 +26,7 @@ from nats.js.api import KeyValueConfig
 from supervisor.cluster.joining import begin
 from supervisor.cluster.kept import Membership, Server, keep
 from supervisor.cluster.natsserver import NatsServer, locate
+from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.store import Bucket
 from supervisor.core.cluster.natsconfig import NatsConfig, inbox_of
 from supervisor.errors import NatsServerFailed, NatsServerMissing
@@ -607,6 +608,46 @@ async def test_three_of_them_keep_what_is_stored_when_one_ends(tmp_path: Path) -
         children[three.ports.index(there.port)].kill()
         await one.again()
         assert await value_of(bucket, "model") == b"first"
+
+
+@pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning")
+async def test_a_server_that_stands_still_is_left_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its part in the end of TLS is not waited for: asyncio would wait for half a minute, and here without end.
+
+    nats-py does not close a connection that it has dialled in vain, as to this server; Python does, and warns.
+    """
+    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", 1e6)
+    three, connected, changed = Three(tmp_path), True, asyncio.Event()
+
+    def change(now: bool) -> None:
+        nonlocal connected
+        connected = now
+        changed.set()
+
+    async def becomes(wanted: bool) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while connected is not wanted:
+                changed.clear()
+                await changed.wait()
+
+    store = NatsStore(
+        [Server("127.0.0.1", port) for port in three.ports], three.kept.dialling(), three.kept.own, change
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        children = [await stack.enter_async_context(three.running(number)) for number in range(3)]
+        stack.push_async_callback(store.close)
+        await store.connect()
+        (number,) = {three.ports.index(port) for port in ports_reached() if port in three.ports}
+        os.kill(children[number].pid, signal.SIGSTOP)
+        await becomes(False)
+        await becomes(True)
+        assert three.ports[number] not in ports_reached()
+
+
+def ports_reached() -> set[int]:
+    """The ports that this process has connections to."""
+    found = psutil.Process().net_connections("tcp")
+    return {one.raddr.port for one in found if one.raddr and one.status == psutil.CONN_ESTABLISHED}
 
 
 async def first_bucket(client: nats.aio.client.Client) -> nats.js.kv.KeyValue:
