@@ -616,7 +616,7 @@ async def test_a_server_that_stands_still_is_left_at_once(tmp_path: Path, monkey
 
     nats-py does not close a connection that it has dialled in vain, as to this server; Python does, and warns.
     """
-    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", 1e6)
+    monkeypatch.setattr("asyncio.constants.SSL_SHUTDOWN_TIMEOUT", 1e6)
     three, connected, changed = Three(tmp_path), True, asyncio.Event()
 
     def change(now: bool) -> None:
