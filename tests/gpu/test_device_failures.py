@@ -94,10 +94,12 @@ def test_memory_that_runs_out_under_a_prompt_is_found_elsewhere(shown: Stage) ->
 def test_a_stream_that_has_begun_ends_with_the_reason(shown: Stage) -> None:
     status = shown.loaded("pair")
     gpu = shown.gpu(device_of(status))
-    with shown.stream("pair") as events, gpu.filled():
-        assert len(list(itertools.islice(events, 3))) == 3
-        assert shown.chat("pair", LONG, max_tokens=2).status_code == 200, "it had no word yet, so it is tried again"
-        error = the_error(events)
+    with shown.stream("pair") as events:
+        assert len(list(itertools.islice(events, 3))) == 3, "all that a short prompt takes is held before the rest is"
+        with gpu.filled():
+            assert shown.chat("pair", LONG, max_tokens=2).status_code == 200, "it had no word yet, so it is tried again"
+            assert gpu.refused
+            error = the_error(events)
     assert error["code"] == "out_of_memory"
     assert gpu.name in error["message"]
     assert "while the engine of 'pair' was answering" in error["message"]
