@@ -80,7 +80,7 @@ def run_set(args: argparse.Namespace) -> int:
 
 def run_check(args: argparse.Namespace) -> int:
     """Check a file; return 1 where something is wrong."""
-    from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - start-up time
+    from supervisor.config.faults import as_json  # noqa: PLC0415 - start-up time
     from supervisor.config.shared import load_shared  # noqa: PLC0415 - as above
 
     try:
@@ -88,9 +88,7 @@ def run_check(args: argparse.Namespace) -> int:
     except ConfigError as error:
         if not args.json or not error.faults:
             raise
-        faults = [fault for fault in error.faults if isinstance(fault, ConfigFault)]
-        keys = ("message", "key", "file", "line", "column")
-        print_json({"ok": False, "faults": [{key: getattr(fault, key) for key in keys} for fault in faults]})
+        print_json({"ok": False, "faults": as_json(error)})
         return FAILED
     if args.json:
         print_json({"ok": True, "models": models})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -34,6 +35,11 @@ class ConfigFault:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}: " if self.file is not None else ""
         return f"{where}{self.key + ': ' if self.key else ''}{self.message}"
+
+
+def as_json(error: ConfigError) -> list[dict[str, Any]]:
+    """Return the faults of a configuration as JSON values, with the attributes of `ConfigFault` as keys."""
+    return [asdict(fault) for fault in error.faults if isinstance(fault, ConfigFault)]
 
 
 def validation_faults(error: ValidationError, document: Document, path: Path | None) -> dict[Loc, ConfigFault]:

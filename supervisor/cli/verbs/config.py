@@ -84,7 +84,7 @@ def run_init(args: argparse.Namespace) -> int:
 def run_check(args: argparse.Namespace) -> int:
     """Check a file; return 1 where something is wrong."""
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
-    from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
+    from supervisor.config.faults import as_json  # noqa: PLC0415 - as above
     from supervisor.config.load import Start  # noqa: PLC0415 - as above
     from supervisor.models.configured import configured_models, missing_files  # noqa: PLC0415 - as above
 
@@ -96,9 +96,7 @@ def run_check(args: argparse.Namespace) -> int:
     except ConfigError as error:
         if not args.json or not error.faults:
             raise
-        faults = [fault for fault in error.faults if isinstance(fault, ConfigFault)]
-        keys = ("message", "key", "file", "line", "column")
-        print_json({"ok": False, "faults": [{key: getattr(fault, key) for key in keys} for fault in faults]})
+        print_json({"ok": False, "faults": as_json(error)})
         return FAILED
     names = [entry.id for entry in models]
     found = [{"key": f"models.{name}", "message": f"{file} does not exist."} for name, file in missing_files(models)]
