@@ -138,7 +138,7 @@ class PeerRequest:
 class PeerConnection(asyncio.BufferedProtocol):
     """One connection, which answers one request at a time.
 
-    What arrives is read into one place. TLS would otherwise make an object of `_READ_AT_ONCE` bytes for each event of a stream.
+    What arrives is read into one place. TLS would otherwise make an object of `_READ_AT_ONCE` bytes for each event.
 
     Attributes:
         flushed: all of the request has been given to the system.
