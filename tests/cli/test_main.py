@@ -188,3 +188,13 @@ def test_ps_imports_nothing_heavy(cli: Cli, daemon: FakeDaemon) -> None:
     assert "supervisor.cli.verbs.ps" in imported
     assert imported.isdisjoint({"asyncio", "httpx", "psutil", "rich", "subprocess"})
     assert imported.isdisjoint({"fastapi", "gguf", "numpy", "pydantic", "structlog", "yaml"})
+
+
+def test_the_daemon_imports_nothing_that_draws(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("models: 1\n", encoding="utf-8")
+    told = ["serve", "--config", str(tmp_path / "broken.yaml")]
+    probe = f"import sys; from supervisor.cli.main import main; main({told}); print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", probe], env=cli.env, capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert {"supervisor.daemon.run", "structlog", "httpx"} <= imported, done.stderr
+    assert imported.isdisjoint({"rich", "pygments"})
