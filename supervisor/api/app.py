@@ -101,10 +101,8 @@ def framework(services: Services, relayed: Mapping[str, ASGIApp] = MappingProxyT
     relayed: these, for requests that are sent again.
     """
     about = "Manages and relays to llama.cpp engines."
-    app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
+    app = Documented(_ROUTERS, title="llama-supervisor", version=__version__, description=about)
     app.state.services, app.state.replays = services, relayed
-    for one in _ROUTERS:
-        app.include_router(one)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final
+from functools import cache
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field, TypeAdapter, ValidationError
@@ -16,8 +17,6 @@ from supervisor.proxy.metered import key_of
 from supervisor.service.clusters import ClusterPlan, ClusterStatus, Invited, NodesNow, NodeStatus, OfferShown
 
 router = APIRouter(prefix="/api/v1/cluster")
-
-_PLAN: Final = TypeAdapter[PlanFits | PlanDoesNotFit](PlanFits | PlanDoesNotFit)
 
 Named = Annotated[str, Path(max_length=64)]
 
@@ -86,12 +85,17 @@ async def plan(body: Wanted, cluster: ClusterOf) -> dict[str, Any]:
     return {"node": found.node, "why": found.why, "offers": offers, "plan": _understood(found)}
 
 
+@cache
+def _form() -> TypeAdapter[PlanFits | PlanDoesNotFit]:
+    return TypeAdapter(PlanFits | PlanDoesNotFit)
+
+
 def _understood(found: ClusterPlan) -> Mapping[str, Any] | None:
     """Return a plan: this node's own as it is, another's if it is one, without what is not known of plans here."""
     if found.plan is None or not found.foreign:
         return found.plan
     try:
-        said: dict[str, Any] = _PLAN.dump_python(_PLAN.validate_python(found.plan), mode="json")
+        said: dict[str, Any] = _form().dump_python(_form().validate_python(found.plan), mode="json")
     except ValidationError:
         return None
     return said

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 
+from supervisor.api.answers import tell_forms
 from supervisor.core.routes import ASKED, DOORS, SERVED, Asked, Route, api_of
 from supervisor.core.stream.apis import ANTHROPIC, OLLAMA, OLLAMA_CHAT
 
@@ -66,12 +70,29 @@ _KEYS = {
 
 
 class Documented(FastAPI):
-    """FastAPI, whose schema has the relayed paths and our errors too."""
+    """FastAPI, whose schema has the relayed paths and our errors too.
+
+    Args:
+        routers: of the paths that it serves itself.
+    """
+
+    def __init__(self, routers: Sequence[APIRouter], *, title: str, version: str, description: str) -> None:
+        told = {"title": title, "version": version, "description": description}
+        super().__init__(docs_url=None, redoc_url=None, openapi_url=None, **told)
+        self.add_route("/openapi.json", self._show, include_in_schema=False)
+        self._told, self._routers = told, routers
+        self._making = asyncio.Lock()
+        for one in routers:
+            self.include_router(one)
 
     def openapi(self) -> dict[str, Any]:
         """The schema of everything that is served."""
         if self.openapi_schema is None:
-            schema = super().openapi()
+            tell_forms()
+            known = FastAPI(**self._told)
+            for one in self._routers:
+                known.include_router(one)
+            self.openapi_schema = schema = known.openapi()
             schema["paths"] = {**{path: {"post": _relayed(route)} for path, route in SERVED.items()}, **schema["paths"]}
             schema["paths"].update((row.path, {m.lower(): _asked(row, m) for m in row.summary}) for row in ASKED)
             schema["paths"][_UPSTREAM] = {method: _upstream(method) for method in _UPSTREAM_METHODS}
@@ -87,6 +108,10 @@ class Documented(FastAPI):
                 for operation in operations.values():
                     _say_errors(path, operation["responses"])
         return self.openapi_schema or {}
+
+    async def _show(self, request: Request) -> Response:
+        async with self._making:  # once, and beside the loop that relays: it takes a quarter of a second
+            return JSONResponse(await asyncio.to_thread(self.openapi))
 
 
 def _relayed(route: Route) -> dict[str, Any]:

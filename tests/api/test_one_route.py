@@ -101,7 +101,7 @@ def test_errors_have_the_form_of_the_path(path: str, api: object) -> None:
 
 @pytest.mark.parametrize("path", SERVED)
 def test_the_schema_says_what_the_row_says(path: str) -> None:
-    app = Documented()
+    app = Documented((), title="t", version="1", description="d")
     operation = app.openapi()["paths"][path]["post"]
     route = SERVED[path]
     kind = "multipart/form-data" if route.is_form else "application/json"
