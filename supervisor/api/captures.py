@@ -13,9 +13,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from supervisor.api.answers import shaped
-from supervisor.api.answers import written as text_of
 from supervisor.api.captureforms import CapturePage, CapturesDeleted, CaptureShown
+from supervisor.api.described import shaped
+from supervisor.api.described import written as text_of
 from supervisor.api.services import CapturesOf
 from supervisor.config.base import Flag, Strict, Target
 from supervisor.core.requests.captured import route_asked

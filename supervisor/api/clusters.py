@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field, TypeAdapter, ValidationError
 
-from supervisor.api.answers import PlanDoesNotFit, PlanFits, shaped
+from supervisor.api.answers import PlanDoesNotFit, PlanFits
+from supervisor.api.described import shaped
 from supervisor.api.services import ClusterOf
 from supervisor.config.base import Strict, Target
 from supervisor.proxy.metered import key_of

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from supervisor.api.answers import shaped
+from supervisor.api.described import shaped
 from supervisor.api.errors import envelope
 from supervisor.api.leaving import while_there
 from supervisor.api.services import InstalledOf

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from supervisor.api.answers import DiskList, Pulled, Removed, VerifiedList, shaped
+from supervisor.api.answers import DiskList, Pulled, Removed, VerifiedList
+from supervisor.api.described import shaped
 from supervisor.api.errors import envelope
 from supervisor.api.leaving import while_there
 from supervisor.api.services import DiskOf, LoadsOf, PullsOf

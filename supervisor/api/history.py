@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from supervisor.api.answers import shaped, written
+from supervisor.api.described import shaped, written
 from supervisor.api.historyforms import Forgotten, HistoryPage, HistoryRow, HistorySummary, LoadPage
 from supervisor.api.leaving import while_there
 from supervisor.api.services import HistoryOf

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from fastapi.responses import StreamingResponse
 
-from supervisor.api.answers import RequestList, shaped, written
+from supervisor.api.answers import RequestList
+from supervisor.api.described import shaped, written
 from supervisor.api.feed import EventStream
 from supervisor.api.services import FeedOf, RequestsOf
 from supervisor.core.requests.identity import MOST

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
-from supervisor.api.answers import shaped
+from supervisor.api.described import shaped
 from supervisor.api.services import KeysOf
 from supervisor.config.base import Moment, Positive, Strict, TokenBudget
 from supervisor.core.requests.keys import KeyRules

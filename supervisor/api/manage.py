@@ -24,9 +24,8 @@ from supervisor.api.answers import (
     Restarted,
     Stopping,
     ToolCallList,
-    shaped,
-    written,
 )
+from supervisor.api.described import shaped, written
 from supervisor.api.feed import Followed
 from supervisor.api.mlxanswers import MlxEstimate
 from supervisor.api.services import (

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
-from supervisor.api.answers import written
+from supervisor.api.described import written
 from supervisor.api.services import MetricsOf
 
 router = APIRouter()

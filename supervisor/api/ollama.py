@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
-from supervisor.api.answers import written
+from supervisor.api.described import written
 from supervisor.api.errors import envelope
 from supervisor.api.leaving import while_there
 from supervisor.api.services import DiskOf, ListedOf, LoadsOf, PinningOf, PullsOf, StatusesOf

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 
-from supervisor.api.answers import written
+from supervisor.api.described import written
 from supervisor.api.feed import EventStream, Feed
 from supervisor.api.openai import cards, command_of, router_status
 from supervisor.api.services import FeedOf, IdentityOf, LoadsOf, PinningOf, StatusesOf

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from supervisor.api.answers import tell_forms
+from supervisor.api.described import tell_forms
 from supervisor.core.routes import ASKED, DOORS, SERVED, Asked, Route, api_of
 from supervisor.core.stream.apis import ANTHROPIC, OLLAMA, OLLAMA_CHAT
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from supervisor.api.answers import shaped
+from supervisor.api.described import shaped
 from supervisor.api.services import ClusterOf
 from supervisor.config.base import Strict
 from supervisor.core.cluster.messages import MOST_TEXT

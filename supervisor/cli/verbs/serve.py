@@ -63,8 +63,8 @@ def _import_unadorned() -> None:
     unwanted = {"rich", "pygments"} - sys.modules.keys()
     sys.modules.update(dict.fromkeys(unwanted, cast(ModuleType, None)))  # importing these fails, as if they were absent
     try:
-        import httpx  # noqa: F401, PLC0415
-        import structlog  # noqa: F401, PLC0415
+        import httpx  # noqa: F401, PLC0415 - they stay imported, for whoever imports them next
+        import structlog  # noqa: F401, PLC0415 - as above
     finally:
         for name in unwanted:
             del sys.modules[name]
