@@ -78,7 +78,6 @@ class Member:
         self._asked = False  # another node wants to know what this one does
         self._answering: asyncio.TimerHandle | None = None
         self._loaded: dict[str, float] = {}  # when models were loaded last
-        self._keys: dict[str, tuple[str, int]] = {}  # model and replica: a claim that is given up does not say them
         self._admitted: dict[str, m.Node] = {}  # members that the store does not know yet
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -241,8 +240,7 @@ class Member:
 
     def _claimed(self, entry: Entry) -> None:
         if entry.value is None:
-            if (known := self._keys.get(entry.key)) is not None:
-                self.directory.unclaimed(*known, entry.revision)
+            self.directory.unclaimed(entry.key, entry.revision)
             self.changes.tell()
             return
         try:
@@ -250,7 +248,6 @@ class Member:
         except m.NotUnderstood as error:
             _log.warning("claim_not_understood", reason=str(error))
             return
-        self._keys[entry.key] = claim.model, claim.replica
         self.directory.claimed(claim, entry.revision, self._clock())
         mine = self._mine.get(claim.model)
         if claim.node == self.directory.me:
@@ -331,6 +328,7 @@ class Member:
                         renews, again = True, _AGAIN_S
                     if renews:
                         renew_at = now + again
+                        self.directory.end_claims(now)
                 await asyncio.sleep(_CLAIMS_S)
                 await woken(changed, max(0.0, renew_at - self._clock()))
 

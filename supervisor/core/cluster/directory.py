@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from supervisor.core.cluster.messages import MOST_REPLICAS, Claim, Load, Node, Running
+from supervisor.core.cluster.messages import MOST_REPLICAS, Claim, Load, Node, Running, key_of
 
 TELL_S: Final = 5.0
 """Seconds after which a node tells its load again, though nothing has changed."""
@@ -69,6 +69,7 @@ class Directory:
     connected: bool = False
     _nodes: dict[str, Seen] = field(default_factory=dict)
     _claims: dict[str, dict[int, Claimed]] = field(default_factory=dict)  # by model and replica
+    _claim_keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # model and replica by key
     _names: dict[str, str] = field(default_factory=dict)
     _knowing: dict[str, list[str]] = field(default_factory=dict)  # nodes by model, as the next one
     _running: dict[str, set[str]] = field(default_factory=dict)
@@ -141,19 +142,32 @@ class Directory:
         before = known.get(claim.replica)
         if before is None or before.revision <= revision:
             known[claim.replica] = Claimed(claim, revision, now)
+            self._claim_keys[key_of(claim.model, claim.replica)] = claim.model, claim.replica
 
-    def unclaimed(self, model: str, replica: int, revision: int) -> None:
-        """Take in that a claim has been given up."""
-        known = self._claims.get(model, {})
-        before = known.get(replica)
-        if before is not None and before.revision < revision:
-            del known[replica]
-            if not known:
-                del self._claims[model]
+    def unclaimed(self, key: str, revision: int) -> None:
+        """Take in that the claim with this key has been given up."""
+        if (known := self._claim_keys.get(key)) is not None:
+            model, replica = known
+            if self._claims[model][replica].revision < revision:
+                self._unclaim(model, replica)
+
+    def end_claims(self, now: float) -> None:
+        """Forget the claims that have ended: other nodes may have made any number of them."""
+        known = [(model, number, one) for model, mine in self._claims.items() for number, one in mine.items()]
+        for model, replica, claimed in known:
+            if now - claimed.heard_at >= CLAIM_S:
+                self._unclaim(model, replica)
+
+    def _unclaim(self, model: str, replica: int) -> None:
+        del self._claim_keys[key_of(model, replica)]
+        del self._claims[model][replica]
+        if not self._claims[model]:
+            del self._claims[model]
 
     def forget_claims(self) -> None:
         """Forget all claims: those that there are will be told anew."""
         self._claims.clear()
+        self._claim_keys.clear()
 
     def unreachable(self, name: str, now: float, *, gone: bool) -> None:
         """Note that a node could not be reached. gone: nobody listens there any more, so its daemon has ended."""
