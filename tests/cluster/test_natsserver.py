@@ -276,6 +276,29 @@ async def test_no_host_has_the_name_of_a_user(tmp_path: Path) -> None:
             await let_in(second, port_of(kept))
 
 
+async def test_a_node_that_passes_for_a_server_is_told_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = asyncio.Event()
+    monkeypatch.setattr("supervisor.cluster.natsstore._log", Heard("cluster_unreachable", refused))
+    kept = node(tmp_path / "cluster")
+    second = second_of(kept, tmp_path / "second")
+    async with running(second) as server:
+        server.admit([kept.own])
+        await let_in(kept, port_of(kept))  # a node that would not look
+        store = NatsStore(kept.servers, kept.storing(), kept.own, lambda _: None)
+        connecting = asyncio.ensure_future(store.connect())
+        async with asyncio.timeout(PATIENCE):
+            await refused.wait()
+        assert "it is no NATS server of the cluster" in store._said
+        assert not connecting.done()
+        connecting.cancel()
+        monkeypatch.undo()
+    async with running(kept):
+        store = NatsStore(kept.servers, kept.storing(), kept.own, lambda _: None)
+        async with asyncio.timeout(PATIENCE):
+            await store.connect()
+        await store.close()
+
+
 async def let_in(kept: Membership, port: int) -> None:
     """Wait until a node is let in: a server reads its list a moment after it is told to."""
     async with asyncio.timeout(PATIENCE):

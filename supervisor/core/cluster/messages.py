@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from supervisor.core.cluster.identity import Peer
 from supervisor.core.text.foreignjson import NotJson, typed
 
 PROTOCOL: Final = 1
@@ -202,6 +203,11 @@ def read(data: bytes, kind: type[_Message]) -> _Message:
 
 def _most(kind: type) -> int:
     return MOST_CONFIG_BYTES if kind is Config else MOST_BYTES
+
+
+def peer_of(node: Node) -> Peer:
+    """Return a node as its certificate says it."""
+    return Peer(node.name, node.serial)
 
 
 def key_of(model: str, replica: int = 0) -> str:
