@@ -319,11 +319,11 @@ class Cluster:
         return self._shown(self._directory.node(node) or seen, time.monotonic())
 
     def set_draining(self, *, on: bool) -> None:
-        """Have this node take nothing new, or again. What it has loaded is unloaded after its requests."""
+        """Have this node take nothing new, or again. What it has loaded, or loads, is unloaded after its requests."""
         self._draining = on
         if on:
             for model in self._ground.pool.loaded():
-                self._ground.pool.ask_unload(model)
+                self._ground.pool.ask_unload(model, serves_waiting=True)
         self._ground.pool.changed()
 
     async def remove(self, node: str) -> None:

@@ -381,7 +381,7 @@ class Member:
         del self._mine[model]
         if self._told.running(model) is not None:
             _log.warning("claim_lost", model=model, node=node, effect="it is unloaded here, after its requests")
-            self._pool.ask_unload(model)
+            self._pool.ask_unload(model, serves_waiting=True)
 
     async def _forget_node(self, name: str) -> None:
         await self._store.put("nodes", name, None)

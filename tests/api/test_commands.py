@@ -115,6 +115,35 @@ def test_pictures_and_speech_and_recordings_pass(daemon: RunningDaemon, model: s
     assert heard.headers["content-type"] == "text/plain"
 
 
+INSIDE = "http://127.0.0.1:1/x"
+
+
+@BOTH
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/{}/v1/chat/completions", "/upstream/{}/theirs"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"image_url": {"url": INSIDE}},
+        {"type": "audio_url", "audio_url": {"url": INSIDE}},
+        {"type": "image", "image": f"{' ' * 80}{INSIDE}"},
+        {"type": "image_url", "image_url": "s3://bucket/x"},
+    ],
+    ids=["a part without a type", "sound", "blanks before it", "another scheme"],
+)
+def test_the_server_gets_no_address_that_it_might_fetch(
+    daemon: RunningDaemon, journal: Path, model: str, path: str, part: dict[str, Any]
+) -> None:
+    body = {"model": model, "messages": [{"role": "user", "content": [part]}]}
+    answer = daemon.http.post(path.format(model), json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "media_url_refused")
+    assert not journal.exists() or all(part not in _parts(one) for one in noted(journal))
+
+
+def _parts(seen: dict[str, Any]) -> list[Any]:
+    messages = (seen.get("asked") or {}).get("messages") or ()
+    return [part for message in messages for part in message["content"] if isinstance(message["content"], list)]
+
+
 def test_what_the_engine_does_not_answer_is_refused_by_name_and_starts_nothing(daemon: RunningDaemon) -> None:
     daemon.http.post("/api/v1/models/unload", json={"model": "port"})
     for path, body in {"/v1/embeddings": {"input": "a"}, "/tokenize": {"content": "a"}}.items():

@@ -297,6 +297,7 @@ def view(state: EngineState, *, waits_since: float | None = None, **more: Any) -
         (view(EngineState.LOADING, waiting=3, waits_since=9.0), m.Running("loading", 0, 0, 3, 9.0, 5.0)),
         (view(EngineState.RESERVED, lease_seconds=None), m.Running("loading", 0, 0, 0, 5.0, 5.0)),
         (view(EngineState.DRAINING, leases=2), None),
+        (view(EngineState.LOADING, waiting=1, waits_since=9.0, leaves=True), None),
     ],
 )
 def test_how_long_a_request_would_wait_is_told(seen: ModelView, told: m.Running | None) -> None:
