@@ -61,7 +61,7 @@ async def written(node: Node, record: bytes) -> m.Node | None:
         last = await nodes.put("two", record)
         watcher = await nodes.watch("two")
         async with asyncio.timeout(PATIENCE):
-            while (entry := await watcher.updates(PATIENCE)) is None or entry.revision <= last:
+            while (entry := await watcher._updates.get()) is None or entry.revision <= last:
                 pass
         return None if entry.operation else m.read(entry.value or b"", m.Node)
     finally:

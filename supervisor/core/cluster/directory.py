@@ -129,7 +129,7 @@ class Directory:
 
     @property
     def removed(self) -> tuple[Peer, ...]:
-        """Who was removed, the last one last."""
+        """Nodes that were removed, the last one last."""
         return tuple(self._removed)
 
     def hear(self, load: Load, now: float) -> bool:
