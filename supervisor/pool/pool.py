@@ -141,9 +141,12 @@ class Pool:
         """
         self._apply(LoadAsked(model, fresh))
 
-    def ask_unload(self, model: ModelId, *, now: bool = False) -> None:
-        """Ask for the model to be unloaded, after its requests or `now`, and return at once."""
-        self._apply(UnloadAsked(model, now))
+    def ask_unload(self, model: ModelId, *, now: bool = False, serves_waiting: bool = False) -> None:
+        """Ask for the model to be unloaded, after its requests or `now`, and return at once.
+
+        serves_waiting: those that wait for it are of its requests, too; else they are refused.
+        """
+        self._apply(UnloadAsked(model, now, serves_waiting))
 
     def launch_changed(self, model: ModelId) -> None:
         """End the model's engines after their requests and start them anew; return at once."""

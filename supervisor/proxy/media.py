@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
+from supervisor.core.models.registry import ModelEntry
 from supervisor.core.requests.media import (
     MOST_URL,
     FetchRules,
     Place,
+    Taking,
     check_scheme,
     ends_with_a_medium,
     has_no_places,
-    is_address,
-    is_local_file,
     may_hold_media,
     may_name_media,
     places,
@@ -25,6 +26,7 @@ from supervisor.core.requests.media import (
 from supervisor.core.routes import makes_vectors
 from supervisor.core.text.members import set_fields
 from supervisor.engines.client import EngineClient
+from supervisor.engines.service import Service
 from supervisor.errors import InvalidRequest, MediaUrlRefused, SupervisorError
 from supervisor.proxy.bodies import ClientJson, Room
 from supervisor.proxy.fetching import Fetch, Resolve, resolved
@@ -33,6 +35,8 @@ from supervisor.system.aside import aside
 _MOST = 32  # addresses of one request
 _AT_ONCE = 4  # of one request
 _ALL_AT_ONCE = 32
+_ITS_OWN = Taking()
+_FOLDER = "--media-path"
 
 
 class Media:
@@ -46,14 +50,13 @@ class Media:
         self._resolve = resolve
         self._turns = asyncio.Semaphore(_ALL_AT_ONCE)
 
-    async def put_in(self, body: ClientJson, room: Room, *, files: bool = False) -> ClientJson:
+    async def put_in(self, body: ClientJson, room: Room, taking: Taking = _ITS_OWN) -> ClientJson:
         """Return the request with its media in the place of their addresses.
 
-        files: the engine has a folder of media; `file://` addresses are left to it, which looks nowhere else.
         Raises MediaUrlRefused, MediaNotFetched, MediaTooLarge; InvalidRequest where parts of a request that may name
         media are too large to be looked at; PayloadTooLarge and BodiesFull where the media are too much.
         """
-        found = await body.work(partial(_named, body, files=files))
+        found = await body.work(partial(_named, body, taking))
         if not found:
             return body
         rules = self._rules()
@@ -81,29 +84,32 @@ class Media:
         return result
 
 
-def check_unseen(texts: Sequence[bytes | memoryview]) -> None:
+def taking_of(entry: ModelEntry, service: Service) -> Taking:
+    """Return what the engine of a model takes for media."""
+    return Taking(files=_FOLDER in entry.options.extra_args, others=service.plain)
+
+
+def check_unseen(texts: Sequence[bytes | memoryview], taking: Taking = _ITS_OWN) -> None:
     """Refuse what nobody has read and an engine may find addresses in. Raise InvalidRequest."""
-    if any(map(may_name_media, texts)):
+    if any(may_name_media(text, others=taking.others) for text in texts):
         raise InvalidRequest(
             "The request seems to name images, sound or video, and has too many small values, or is not plain JSON, so "
             "that their addresses cannot be checked. Send less at once, or the text alone."
         )
 
 
-def check_sent(body: ClientJson, text: bytes, fields: Mapping[str, object], *, files: bool = False) -> None:
+def check_sent(body: ClientJson, text: bytes, fields: Mapping[str, object], taking: Taking = _ITS_OWN) -> None:
     """Refuse what a request became, where it names media by addresses that nobody has fetched. Raise MediaUrlRefused.
 
-    body: before. text, fields: what the engine gets. files: as for `Media.put_in`.
+    body: before. text, fields: what the engine gets.
     """
     if text is body.text or has_no_places(text):
         return
-    for place in places(fields):
-        text_there = body.whole(place.text, MOST_URL + 1)
-        if is_address(text_there) and not (files and is_local_file(text_there)):
-            raise MediaUrlRefused(
-                "The address of the medium stands where none is expected. Send the medium itself, as a data: URL.",
-                param=place.shown,
-            )
+    for place in _fetched_of(body, fields, taking):
+        raise MediaUrlRefused(
+            "The address of the medium stands where none is expected. Send the medium itself, as a data: URL.",
+            param=place.shown,
+        )
 
 
 async def check_ending(client: EngineClient, path: str, body: ClientJson) -> None:
@@ -132,16 +138,24 @@ async def _tokens(client: EngineClient, *, add_special: bool) -> Sequence[object
         return tokens if isinstance(tokens, list) else ()
 
 
-def _named(body: ClientJson, *, files: bool) -> Sequence[Place]:
+def _named(body: ClientJson, taking: Taking) -> Sequence[Place]:
     """Return the places of a request that hold addresses of what is to be fetched."""
-    check_unseen(tuple(body.unseen()))
+    check_unseen(tuple(body.unseen()), taking)
     if has_no_places(body.text):
         return ()
-    whole = (replace(place, text=body.whole(place.text, MOST_URL + 1)) for place in places(body.fields))
-    found = [place for place in whole if is_address(place.text) and not (files and is_local_file(place.text))]
+    found = tuple(islice(_fetched_of(body, body.fields, taking), _MOST + 1))
     if len(found) > _MOST:
         raise MediaUrlRefused(f"The request names more than {_MOST} addresses; send fewer at once.")
-    return found
+    return tuple(replace(place, text=_whole(body, place.text)) for place in found)
+
+
+def _fetched_of(body: ClientJson, fields: Mapping[str, object], taking: Taking) -> Iterator[Place]:
+    """Yield the places that hold addresses of what an engine would fetch."""
+    return places(fields, lambda text: taking.fetches(_whole(body, text)), others=taking.others)
+
+
+def _whole(body: ClientJson, text: str) -> str:
+    return body.whole(text, MOST_URL + 1)
 
 
 def _filled(body: ClientJson, found: Sequence[Place], fetched: Mapping[str, bytes]) -> ClientJson:

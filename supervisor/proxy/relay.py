@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.doors.turned import Turn
 from supervisor.core.doors.turns import TURNS
-from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
 from supervisor.core.params.settings import RequestSettings
@@ -46,7 +45,7 @@ from supervisor.proxy.doors import Acquire, Entered, NoWishes, Wishing, granted,
 from supervisor.proxy.elsewhere import MEANT, Call, Elsewhere
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.job import Job
-from supervisor.proxy.media import Media, check_sent
+from supervisor.proxy.media import Media, check_sent, taking_of
 from supervisor.proxy.metered import check_spent, key_of, told
 from supervisor.proxy.naming import Naming, split_query
 from supervisor.proxy.patience import Patience
@@ -185,7 +184,7 @@ class RelayEndpoint:
         entry, body = asked.entry, asked.body
         if not self.route.is_form:
             with request.fetches():
-                body = await self.relaying.media.put_in(body, room, files=has_media_folder(entry.options))
+                body = await self.relaying.media.put_in(body, room, taking_of(entry, asked.service))
         prepared, said = await body.work(partial(self._prepared, body, asked))
         several = entry.policy.replicas_max > 1
         return _Ready(body, prepared, await body.work(partial(affinity_of, said, body.heads)) if several else None)
@@ -221,7 +220,7 @@ class RelayEndpoint:
         else:
             body, prepared = self._in_its_own_way(body, asked)
         if not self.route.is_form:
-            check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
+            check_sent(body, prepared.body, prepared.asked, taking_of(entry, asked.service))
         return prepared, body.fields
 
     def _in_its_own_way(self, body: ClientJson, asked: _Asked) -> tuple[ClientJson, Prepared]:

@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import error_in
-from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.requests.keys import Key
+from supervisor.core.requests.media import Taking
 from supervisor.core.requests.scopes import LOOKS
 from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, makes_vectors, route_of
 from supervisor.core.stream.apis import Api
@@ -41,7 +41,7 @@ from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connecte
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
 from supervisor.proxy.elsewhere import Call
 from supervisor.proxy.exchange import transport_of
-from supervisor.proxy.media import check_ending, check_sent, check_unseen
+from supervisor.proxy.media import check_ending, check_sent, check_unseen, taking_of
 from supervisor.proxy.metered import Metered, check_key, check_spent, key_of, metered, told
 from supervisor.proxy.naming import seen_by
 from supervisor.proxy.patience import Patience
@@ -160,7 +160,7 @@ class UpstreamEndpoint:
                 with request.fetches():
                     body, said = await self._with_media(model, target, given, room)
                 call = replace(call, body=body)
-                make = partial(_generation, call, target, key=key, files=self._has_folder(model))
+                make = partial(_generation, call, target, key=key, taking=self._taking(model))
                 generation = await said.work(partial(make, request=said)) if said and generates and native else None
                 asked = None if generation is None else generation.prepared.asked
                 with (
@@ -186,15 +186,17 @@ class UpstreamEndpoint:
         body, said = given
         if said is None:
             if not path.endswith(_FORMS):
-                await asyncio.to_thread(check_unseen, (body,) if isinstance(body, bytes) else body)
+                texts = (body,) if isinstance(body, bytes) else body
+                await asyncio.to_thread(check_unseen, texts, self._taking(model))
             return given
         if said.content_type != JSON:
             return given
-        filled = await self.relaying.media.put_in(said, room, files=self._has_folder(model))
+        filled = await self.relaying.media.put_in(said, room, self._taking(model))
         return given if filled is said else (filled.payload(filled.text), filled)
 
-    def _has_folder(self, model: str) -> bool:
-        return has_media_folder(self.relaying.registry.find(model).options)
+    def _taking(self, model: str) -> Taking:
+        entry = self.relaying.registry.find(model)
+        return taking_of(entry, self.relaying.services(entry))
 
     async def _look(self, model: str, call: _Call, responder: Responder) -> None:
         pool = self.relaying.pool
@@ -331,11 +333,11 @@ class _Generation:
         return relay.broken
 
 
-def _generation(call: _Call, path: str, *, request: ClientJson, key: Key | None, files: bool) -> _Generation:
+def _generation(call: _Call, path: str, *, request: ClientJson, key: Key | None, taking: Taking) -> _Generation:
     """Return the request for a generation. Raise MediaUrlRefused."""
     prepared = plainly(path, request)
     if request.content_type == JSON:
-        check_sent(request, prepared.body, prepared.asked, files=files)
+        check_sent(request, prepared.body, prepared.asked, taking)
     plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     plan = plan if key is None else plan.telling(prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))

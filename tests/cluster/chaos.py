@@ -38,7 +38,6 @@ PROPER = frozenset({
     "engine_hung",
     "engine_lost",
     "engine_stalled",
-    "load_cancelled",
     "model_load_failed",
     "node_lost",
 })

@@ -20,6 +20,7 @@ import pytest
 from supervisor.core.workers.token import decode, encode
 from tests.cluster.stage import Node, cluster_of, events
 from tests.support.daemon import running_daemon, scratch_home, wait_until
+from tests.support.gated import Gate
 from tests.support.paths import ROOT
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
@@ -257,6 +258,34 @@ def test_a_node_that_drains_takes_nothing_new(shown: Stage) -> None:
     finally:
         assert "ready" in shown.one.did("cluster", "drain", "two", "--undo")
     assert content(chat(shown.one, "far")) == SAID
+
+
+def test_who_waits_for_a_load_on_a_node_that_drains_is_answered(
+    engine_binary: Path, scripted_model: ScriptedModel, tmp_path: Path
+) -> None:
+    gate = Gate(tmp_path, engine_binary)
+    short = {"file": str(scripted_model(SAID, n_ctx=8192)), **ENGINE, "parallel": 1}
+    models: dict[str, Any] = {"one": {"all": short}, "two": {"all": short, "far": short}}
+    own: dict[str, Any] = {name: {"models": known, "server": {"keep_alive": 0}} for name, known in models.items()}
+    with cluster_of(gate.engine, **own) as (one, two), ThreadPoolExecutor(5) as pool:
+        two.daemon.http.post("/api/v1/models/load", json={"target": "all", "wait": False})
+        wait_until(lambda: one.sees(two)["claims"] == ["all"], "one knows who loads it")
+        asked = [pool.submit(chat, node, model) for node in (one, two) for model in ("all", "far")]
+        wait_until(lambda: waiting(two, "all") == waiting(two, "far") == 2, "all wait for the loads")
+        assert "draining" in one.did("cluster", "drain", "two")
+        wait_until(lambda: not one.sees(two)["claims"], "others may load it")
+        later = pool.submit(chat, two, "all")
+        wait_until(lambda: waiting(one, "all") == 1, "who comes later waits elsewhere")
+        gate.open()
+        assert {content(answer.result()) for answer in (*asked, later)} == {SAID}
+        for model in ("all", "far"):
+            wait_until(lambda: two.daemon.model(model)["state"] == "unloaded", "it is unloaded after them")  # noqa: B023 - called at once
+        assert one.has("all")
+
+
+def waiting(node: Node, model: str) -> int:
+    """How many requests wait for a model there."""
+    return int(node.daemon.model(model)["waiting"])
 
 
 def test_a_stranger_gets_nothing(shown: Stage) -> None:

@@ -13,7 +13,7 @@ from tests.cluster.simulated.virtual import run
 from tests.cluster.simulated.world import Outcome, World
 
 FAULTS, SECONDS = 10, 120.0
-PROPER = {"answered", "client_lost", "cluster_unavailable", "node_lost", "load_cancelled"}
+PROPER = {"answered", "client_lost", "cluster_unavailable", "node_lost"}
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from ipaddress import ip_address
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from supervisor.core.requests.media import (
     FetchRules,
+    Taking,
     address_of,
     check_scheme,
     ends_with_a_medium,
@@ -203,6 +205,67 @@ def test_arguments_and_tools_are_none_of_ours() -> None:
     assert list(places(fields)) == []
 
 
+OTHERS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"messages": [{"content": [{"image_url": {"url": URL}}]}]}, "messages.0.content.0.image_url.url"),
+    (
+        {"messages": [{"content": [{"type": "audio_url", "audio_url": {"url": URL}}]}]},
+        "messages.0.content.0.audio_url.url",
+    ),
+    ({"messages": [{"content": [{"type": "image", "image": URL}]}]}, "messages.0.content.0.image"),
+    ({"data_1": {"content": [{"type": "image_url", "image_url": URL}]}}, "data_1.content.0.image_url"),
+    ({"extra": [[{"x": {"input_audio": {"data": URL}}}]]}, "extra.0.0.x.input_audio.data"),
+    ({"prompt": "a cat", "image": URL}, "image"),
+    ({"images": [{"image_url": URL}]}, "images.0.image_url"),
+    ({"images": [URL]}, "images.0"),
+)
+
+
+@pytest.mark.parametrize(("fields", "path"), OTHERS)
+def test_other_programs_take_media_from_more_places(fields: dict[str, Any], path: str) -> None:
+    assert [place.shown for place in places(fields, others=True)] == [path]
+    assert not has_no_places(json.dumps(fields).encode())
+    assert may_name_media(json.dumps(fields).encode(), others=True)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_they_take_them_from_the_same_places_too(form: str) -> None:
+    fields, path, kind = FORMS[form]
+    assert [(place.shown, place.kind) for place in places(fields, others=True)] == [(path, kind)]
+
+
+def test_arguments_and_tools_are_none_of_theirs() -> None:
+    fields = {
+        "messages": [{"content": [{"type": "tool_use", "name": "f", "input": {"image": URL}}]}],
+        "tools": [{"parameters": {"default": {"image": URL}}}],
+    }
+    assert list(places(fields, others=True)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["s3://a/b", "\x01http://a", f"{' ' * 80}http://a", "x http://a", "HTTP://a", "data://a"]
+)
+def test_whatever_names_a_scheme_is_an_address_for_them(text: str) -> None:
+    assert Taking(others=True).fetches(text) is not text.startswith("data:")
+    assert Taking(others=True).fetches(DATA) is Taking(others=True).fetches("AAAA") is False
+    assert may_name_media(json.dumps({"audio": text}).encode(), others=True) is not text.startswith(("s3", "data:"))
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_many_values_in_many_levels_take_no_more_memory_than_flat_ones(others: bool) -> None:
+    def peak(levels: int) -> int:
+        value: Any = [[], 0] * 10_000
+        for _ in range(levels):
+            value = [value]
+        tracemalloc.start()
+        try:
+            assert list(places({"messages": value}, others=others)) == []
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(400) < 2 * peak(0)
+
+
 def test_deep_nesting_is_walked_without_recursion() -> None:
     value: Any = CHAT_PART
     for _ in range(5_000):
@@ -244,6 +307,7 @@ PUBLIC = ("8.8.8.8", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::808:808")
 INSIDE = (
     *("127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"),
     *("224.0.0.1", "240.0.0.1", "255.255.255.255", "198.18.0.1", "192.0.2.1"),
+    *("168.63.129.16", "192.0.0.192", "100.100.100.200", "192.0.0.9", "192.88.99.1", "::ffff:168.63.129.16", "3fff::1"),
     *("::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00::1", "fec0::1", "ff02::1", "ff0e::1", "2001:db8::1"),
     *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "::8.8.8.8", "::ffff:0:10.0.0.1", "64:ff9b::7f00:1"),
     *("64:ff9b:1::808:808", "2002:7f00:1::", "2002:a00:1::1", "2001:0:4136:e378:8000:63bf:80ff:fffe"),

@@ -13,10 +13,12 @@ _SLOTS: Final = 4  # of an engine that is loading: llama-server's own default
 
 
 def running_of(view: ModelView, now: float) -> Running | None:
-    """Return what is told of a model; None where it has no engine that is ready or comes up.
+    """Return what is told of a model; None where it has no engine that is ready or comes up, or is to leave.
 
     now: seconds of the scheduler's clock.
     """
+    if view.leaves:
+        return None
     ready = [one for one in view.engines if one.state is EngineState.READY]
     if ready:
         slots = sum(one.slots for one in ready)

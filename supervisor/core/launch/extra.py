@@ -10,14 +10,12 @@ from supervisor.core.engine_output.capabilities import Flags
 from supervisor.core.launch.emit import unknown_option
 from supervisor.core.launch.environment import is_setting
 from supervisor.core.launch.rules import NEWER, Rule, rule_of
-from supervisor.core.options import LaunchOptions
 from supervisor.errors import InvalidRequest
 
 Trust = Literal["configuration", "client"]
 """The source of the arguments: the configuration file, or a client of the REST interface."""
 
 _PARAM = "extra_args"
-_MEDIA_FOLDER = "--media-path"
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 
 
@@ -102,8 +100,3 @@ def _grammar(extra: Sequence[str], flags: Flags) -> Iterator[str]:
             after = f", but the option {stray} follows" if stray else ""
             raise InvalidRequest(f"{flag} needs {flags[flag]} value{'s' * (flags[flag] > 1)}{after}", param=_PARAM)
         yield flag
-
-
-def has_media_folder(options: LaunchOptions) -> bool:
-    """Return whether the engine reads media from a folder, which requests name as `file://`."""
-    return _MEDIA_FOLDER in options.extra_args

@@ -8,8 +8,8 @@ places are those from which b11434 takes media (`handle_media` and its callers i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, Literal, TypeAlias
 
@@ -18,6 +18,9 @@ from supervisor.errors import MediaUrlRefused
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 Path: TypeAlias = tuple[str | int, ...]
+_Way: TypeAlias = (
+    "tuple[_Way, str | int] | None"  # a path from its end: the way to what holds the last key; None: empty
+)
 Fetching = Literal["off", "https", "all"]
 
 MOST_URL: Final = 4096
@@ -31,18 +34,30 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {  # type of a part → key of it
     "input_audio": ("input_audio", "audio"),
     "input_video": ("input_video", "video"),
     "video_url": ("video_url", "video"),
+    "audio_url": ("audio_url", "audio"),
 }
+_OTHERS: Final = (*dict.fromkeys(_PARTS.values()), *((kind, kind) for kind in ("image", "audio", "video")))
+"""Keys under which other programs take media, whatever the type of the part."""
+
+_OF_TOOLS: Final = frozenset({"tools", "tool_choice", "functions", "metadata", "response_format"})
+"""Fields in which such keys are no media."""
+
 _KINDS: Final = ("image/", "audio/", "video/")
 _UNTOLD: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 
 _ESCAPE: Final = rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])"  # of a small letter or a low line
 _TELLTALES: Final = (
-    re.compile(rb'image_url|input_image|input_audio|input_video|video_url|"images?"|' + _ESCAPE),
+    re.compile(
+        rb'image_url|input_image|input_audio|input_video|video_url|audio_url|"(?:images?|audio|video)"|' + _ESCAPE
+    ),
     re.compile(rb'["\n](?:http|file:)|' + _ESCAPE),
 )
 """What both stand in every request, JSON or a form, that names media by their addresses, however it is spelled."""
 
-_WORDS: Final = (b"image", b"input_", b"video_url", b"\\u00")
+_OTHERS_TELLTALES: Final = (_TELLTALES[0], re.compile(rb"(?i:http|file:|ftp:)|\\u00"))
+"""The same for a program that takes more for an address than llama-server does."""
+
+_WORDS: Final = (b"image", b"audio", b"video", b"\\u00")
 """One of which stands in every such JSON: found faster than the places are looked through."""
 
 _LONGEST_TELLTALE: Final = 16
@@ -62,6 +77,26 @@ class FetchRules:
     allowed: tuple[Network, ...] = ()
     most: int = 16 << 20
     seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """What an engine takes for a medium, and for its address.
+
+    Attributes:
+        files: it has a folder of media; `file://` addresses are left to it, which looks nowhere else.
+        others: it is another program than llama-server. Parts count by their keys then, whatever their `type` is and
+            wherever they stand, and what names any scheme is an address.
+    """
+
+    files: bool = False
+    others: bool = False
+
+    def fetches(self, text: str) -> bool:
+        """Return whether it would fetch what a text names, and so must not get it."""
+        if self.files and text.startswith("file://"):
+            return False
+        return is_address(text) or (self.others and ":" in text and text[:5].lower() != "data:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,42 +132,70 @@ def has_no_places(text: bytes) -> bool:
     return not any(word in text for word in _WORDS)
 
 
-def places(fields: Mapping[str, object]) -> Iterator[Place]:
-    """Yield every place of a request that may name a medium."""
-    waiting: list[tuple[object, Path]] = [(fields[key], (key,)) for key in _TOP if key in fields]
+def places(
+    fields: Mapping[str, object], wanted: Callable[[str], bool] = lambda _: True, *, others: bool = False
+) -> Iterator[Place]:
+    """Yield every place of a request that may name a medium, where its text is wanted. others: as in `Taking`.
+
+    A path is made only for what is yielded: there may be hundreds of thousands of values, hundreds of levels deep.
+    """
+    waiting: list[tuple[object, _Way, bool]] = [
+        (fields[key], (None, key), key == "images") for key in _TOP if key in fields
+    ]
+    if others:
+        waiting = [(fields, None, False)]
     while waiting:
-        value, path = waiting.pop()
+        value, way, pictures = waiting.pop()
         if isinstance(value, str):
-            if path[0] == "images":
-                yield Place(path, "image", value)
+            if wanted(value):
+                yield Place(_path(way), "image", value)
         elif isinstance(value, list):
-            waiting += [(one, (*path, number)) for number, one in enumerate(value)]
+            kinds = (str, list, dict) if pictures else (list, dict)
+            waiting += [(one, (way, number), pictures) for number, one in enumerate(value) if isinstance(one, kinds)]
         elif isinstance(value, dict):
-            found = tuple(_of_part(value, path))
-            yield from found
-            taken = {place.path for place in found}
+            found = tuple(_of_part(value, others=others))
+            for place in found:
+                if wanted(place.text):
+                    yield replace(place, path=(*_path(way), *place.path))
+            replaced = any(place.source for place in found)
             # what looks like a part may be a message, whose `type` no engine reads
-            waiting += [one for one in _below(value, path) if one[1] not in taken]
+            waiting += [
+                (one, (way, key), others and way is None and key == "images")
+                for key, one in _below(value, way, others=others)
+                if not (replaced and key == "source")
+            ]
 
 
-def _below(value: Mapping[str, object], path: Path) -> Iterable[tuple[object, Path]]:
+def _path(way: _Way) -> Path:
+    found = []
+    while way is not None:
+        way, key = way
+        found.append(key)
+    return tuple(reversed(found))
+
+
+def _below(value: Mapping[str, object], way: _Way, *, others: bool) -> Iterator[tuple[str, object]]:
     """Yield what to look at in an object; an engine takes one for a list, of its values, where a list is expected."""
-    keys = value if isinstance(path[-1], str) else (key for key in _WITHIN if key in value)
-    return [(value[key], (*path, key)) for key in keys if isinstance(value[key], list | dict)]
+    every = others or way is None or isinstance(way[1], str)
+    passed = _OF_TOOLS if way is None else ("input",) if value.get("type") == "tool_use" else ()
+    for key in value if every else (key for key in _WITHIN if key in value):
+        if isinstance(value[key], list | dict) and not (others and key in passed):
+            yield key, value[key]
 
 
-def _of_part(part: Mapping[str, object], path: Path) -> Iterator[Place]:
-    kind = part.get("type")
-    if not isinstance(kind, str):
-        return
-    source = part.get("source")
+def _of_part(part: Mapping[str, object], *, others: bool) -> Iterator[Place]:
+    """Yield the places of one object, with their paths from there."""
+    kind, source = part.get("type"), part.get("source")
     if kind == "image" and isinstance(source, dict) and source.get("type") == "url":
         url = source.get("url")
         if isinstance(url, str):
-            yield Place((*path, "source"), "image", url, source=True)
-    elif kind in _PARTS:
+            yield Place(("source",), "image", url, source=True)
+    if others:
+        for key, medium in _OTHERS:
+            yield from _named(part.get(key), (key,), medium)
+    elif isinstance(kind, str) and kind in _PARTS:
         key, medium = _PARTS[kind]
-        yield from _named(part.get(key), (*path, key), medium)
+        yield from _named(part.get(key), (key,), medium)
 
 
 def _named(value: object, path: Path, kind: str) -> Iterator[Place]:
@@ -167,12 +230,12 @@ def may_hold_media(text: bytes | memoryview) -> bool:
     return _is_in(_TELLTALES[0], text)
 
 
-def may_name_media(text: bytes | memoryview) -> bool:
+def may_name_media(text: bytes | memoryview, *, others: bool = False) -> bool:
     """Return whether a request that nobody has read may name media by their addresses; False: it does not.
 
-    It is searched in pieces, as a search keeps all other threads waiting.
+    It is searched in pieces, as a search keeps all other threads waiting. others: as in `Taking`.
     """
-    return all(_is_in(one, text) for one in _TELLTALES)
+    return all(_is_in(one, text) for one in (_OTHERS_TELLTALES if others else _TELLTALES))
 
 
 def _is_in(telltale: re.Pattern[bytes], text: bytes | memoryview) -> bool:
@@ -183,11 +246,6 @@ def _is_in(telltale: re.Pattern[bytes], text: bytes | memoryview) -> bool:
 def is_address(text: str) -> bool:
     """Return whether an engine, or a reader that is less strict, would take a text for an address."""
     return text[:64].lstrip().lower().startswith(("http", "file:", "ftp:"))
-
-
-def is_local_file(text: str) -> bool:
-    """Return whether an engine takes a text for a file of the folder that its `--media-path` names."""
-    return text.startswith("file://")
 
 
 def check_scheme(rules: FetchRules, url: str, where: str) -> None:
@@ -220,7 +278,15 @@ def may_be_reached(rules: FetchRules, address: Address, own: tuple[Network, ...]
         inner = _inner(address)
         if inner is not None and (_within(address, _IS_ITS_INNER) or not may_be_reached(rules, inner, own)):
             return may_be_reached(rules, inner, own)
-    return address.is_global and not address.is_multicast and not address.is_reserved and not _within(address, own)
+    is_public = address.is_global and not address.is_multicast and not address.is_reserved
+    return is_public and not _within(address, (*own, *_NOT_PUBLIC))
+
+
+CLOUD_HOSTS: Final = tuple(map(ip_network, ("168.63.129.16", "192.0.0.192", "100.100.100.200")))
+"""Of Azure, Oracle and Alibaba: they look like any other address, and tell a virtual machine its secrets."""
+
+_NOT_PUBLIC: Final = (*CLOUD_HOSTS, *map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+"""Those, and networks that Python's releases do not agree on (RFC 6890, 7526, 9637)."""
 
 
 _IS_ITS_INNER: Final = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))

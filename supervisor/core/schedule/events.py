@@ -72,10 +72,14 @@ class LoadAsked:
 
 @dataclass(frozen=True, slots=True)
 class UnloadAsked:
-    """Somebody wants the model gone: after its requests, or `now`."""
+    """Somebody wants the model gone: after its requests, or `now`.
+
+    serves_waiting: those that wait are of its requests, too, whatever it takes to load it; else they are refused.
+    """
 
     model: ModelId
     now: bool = False
+    serves_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

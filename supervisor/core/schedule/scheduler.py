@@ -153,6 +153,8 @@ def _settle(state: State, now: float) -> None:
     for _ in range(2 + 2 * len(state.engines)):  # each round but the last calls an engine back
         for model in state.models.values():
             queue.lend(state, model, now)
+            if model.leaves and not model.waiting:
+                _unload(state, model)
         replicas.adjust(state, now)
         if not rooms.place_waiting(state, now):
             break
@@ -176,6 +178,7 @@ def _load_asked(state: State, event: LoadAsked, now: float) -> None:
     if state.closing:
         return
     model = state.model(event.model)
+    model.leaves = False
     model.forgive()
     model.target = max(model.target, state.policy_of(model.id).replicas_min)
     if event.fresh:
@@ -188,14 +191,22 @@ def _load_asked(state: State, event: LoadAsked, now: float) -> None:
 def _unload_asked(state: State, event: UnloadAsked, now: float) -> None:
     model = state.model(event.model)
     model.wanted_since = None
-    model.target = 0
     model.forgive()
     model.failure = None
+    if event.serves_waiting and model.waiting:
+        model.leaves = True
+        return
     state.refuse_waiting(model, UNLOADED)
-    for engine in list(model.engines):
-        state.let_go(engine, now=event.now)
+    _unload(state, model, now=event.now)
     if not model.engines:
         model.last = None
+
+
+def _unload(state: State, model: Model, *, now: bool = False) -> None:
+    model.leaves = False
+    model.target = 0
+    for engine in list(model.engines):
+        state.let_go(engine, now=now)
 
 
 def _shutdown_asked(state: State, event: ShutdownAsked, now: float) -> None:

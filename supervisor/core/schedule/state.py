@@ -108,6 +108,7 @@ class Model:
         engines: those that live.
         waiting: in the order of arrival.
         wanted_since: asked for by command, or to be brought back; None once it is ready.
+        leaves: it is unloaded as soon as nobody waits for it.
         target: how many engines it should have while it is in use.
         last: how its last engine ended, or BACKOFF; None: it never had one.
         failure, failed_at: why an engine of it failed last, and when.
@@ -124,6 +125,7 @@ class Model:
     engines: list[Engine] = field(default_factory=list)
     waiting: dict[RequestId, Waiter] = field(default_factory=dict)
     wanted_since: float | None = None
+    leaves: bool = False
     target: int = 0
     last: EngineState | None = None
     failure: Failure | None = None

@@ -31,6 +31,7 @@ class ModelView:
     Attributes:
         failed_at: when the `failure` was, by the scheduler's clock.
         wanted: it was asked for by command, or is to be brought back, and is not ready yet.
+        leaves: it is unloaded as soon as nobody waits for it.
         expires_at: when its last idle engine ends for its idleness, by the same clock; None: not as things are.
         waits_since: when the first of those that wait came, by the same clock; None: nobody waits.
         load_seconds: what a load of it takes, as far as known. lease_seconds: what a request takes; None: not known.
@@ -48,6 +49,7 @@ class ModelView:
     waits_since: float | None = None
     load_seconds: float = 0.0
     lease_seconds: float | None = None
+    leaves: bool = False
 
 
 def view_of(state: State, model: Model) -> ModelView:
@@ -66,6 +68,7 @@ def view_of(state: State, model: Model) -> ModelView:
         waits_since=next((one.arrived for one in model.waiting.values()), None),
         load_seconds=state.reload_seconds(model),
         lease_seconds=model.busy_seconds,
+        leaves=model.leaves,
     )
 
 

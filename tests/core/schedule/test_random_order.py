@@ -76,6 +76,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.stopping: set[int] = set()
         self.outgrown: set[int] = set()
         self.ended_by_people: set[int] = set()
+        self.leaving: set[str] = set()  # unloaded by people once nobody waits
         self.hung: set[int] = set()
         self.left_over: dict[int, StartEngine] = {}  # gone, but the device still shows their memory
         self.closing = False
@@ -100,7 +101,9 @@ class AnyOrder(RuleBasedStateMachine):
                     assert self.open.pop(request) == self.ready[engine].model
                     self.leased[request] = engine
                     assert Counter(self.leased.values())[engine] <= 2, "more requests than slots"
-                case RefuseRequest(request):
+                case RefuseRequest(request, failure):
+                    served = isinstance(event, UnloadAsked) and event.serves_waiting
+                    assert not served or failure.code != "load_cancelled"
                     del self.open[request]  # KeyError: answered twice
 
     def start(self, command: StartEngine) -> None:
@@ -122,7 +125,7 @@ class AnyOrder(RuleBasedStateMachine):
         allowed = isinstance(event, EngineHung | ShutdownAsked) or (isinstance(event, UnloadAsked) and event.now)
         assert not busy or allowed or self.closing, "stopped while leased"
         if self.alive[engine].model == "pinned" and engine in self.ready and not isinstance(event, EngineHung):
-            wanted = engine in self.ended_by_people or engine in self.outgrown
+            wanted = engine in self.ended_by_people | self.outgrown or self.alive[engine].model in self.leaving
             assert self.closing or wanted, "a pinned engine made room"
         self.stopping.add(engine)
 
@@ -162,12 +165,15 @@ class AnyOrder(RuleBasedStateMachine):
     def load(self, model: str, fresh: bool) -> None:
         if fresh:
             self.people_end(model)
+        self.leaving.discard(model)
         self.tell(LoadAsked(model, fresh))
 
-    @rule(model=MODELS, now=st.booleans())
-    def unload(self, model: str, now: bool) -> None:
+    @rule(model=MODELS, how=st.sampled_from([{}, {"now": True}, {"serves_waiting": True}]))
+    def unload(self, model: str, how: dict[str, bool]) -> None:
         self.people_end(model)
-        self.tell(UnloadAsked(model, now))
+        if "serves_waiting" in how:
+            self.leaving.add(model)
+        self.tell(UnloadAsked(model, **how))
 
     @rule(model=MODELS)
     def change_launch(self, model: str) -> None:

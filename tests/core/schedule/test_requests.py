@@ -153,6 +153,50 @@ def test_unload_during_the_load_refuses_the_waiters() -> None:
     assert bench.scheduler.view("a").state is EngineState.STOPPED
 
 
+def test_unload_may_serve_those_who_wait_before() -> None:
+    bench = Bench()
+    for request in (1, 2):
+        bench.arrive(request, "a")
+    assert bench.tell(UnloadAsked("a", serves_waiting=True)) == []
+    assert bench.scheduler.view("a").leaves
+    assert grants(bench.up(1)) == [(1, 1)]
+    assert grants(bench.done(1)) == [(2, 1)]
+    assert bench.scheduler.view("a").state is EngineState.DRAINING
+    assert not bench.scheduler.view("a").leaves
+    assert bench.done(2) == [StopEngine(1, idle=True)]
+
+
+def test_of_an_unload_that_serves_those_who_wait_nothing_is_left_where_nobody_waits() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.tell(EngineSpawned(1))
+    bench.tell(UnloadAsked("a", serves_waiting=True))
+    assert bench.done(1) == [StopEngine(1)]
+    assert bench.gone(1) == []
+    bench.tell(LoadAsked("a"))
+    bench.up(2)
+    assert bench.tell(UnloadAsked("a", serves_waiting=True)) == [StopEngine(2, idle=True)]
+
+
+def test_what_is_loaded_by_command_after_such_an_unload_stays() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.tell(UnloadAsked("a", serves_waiting=True), LoadAsked("a"))
+    bench.up(1)
+    assert bench.done(1) == []
+    assert bench.scheduler.view("a").state is EngineState.READY
+
+
+def test_why_the_load_of_one_that_is_to_leave_failed_is_told_and_kept() -> None:
+    bench = Bench()
+    bench.looking = False
+    bench.arrive(1, "a")
+    bench.tell(UnloadAsked("a", serves_waiting=True))
+    assert refusals(bench.tell(RoomSeen(1, Failure("gguf_invalid", "cut off")))) == [(1, "gguf_invalid")]
+    seen = bench.scheduler.view("a")
+    assert (seen.state, seen.failure, seen.leaves) == (EngineState.FAILED, Failure("gguf_invalid", "cut off"), False)
+
+
 def test_a_fresh_load_drains_the_old_engine_and_keeps_who_waits() -> None:
     bench = Bench()
     bench.arrive(1, "a")
