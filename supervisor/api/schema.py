@@ -77,10 +77,11 @@ class Documented(FastAPI):
     """
 
     def __init__(self, routers: Sequence[APIRouter], *, title: str, version: str, description: str) -> None:
-        told = {"title": title, "version": version, "description": description}
-        super().__init__(docs_url=None, redoc_url=None, openapi_url=None, **told)
+        super().__init__(
+            title=title, version=version, description=description, docs_url=None, redoc_url=None, openapi_url=None
+        )
         self.add_route("/openapi.json", self._show, include_in_schema=False)
-        self._told, self._routers = told, routers
+        self._routers = routers
         self._making = asyncio.Lock()
         for one in routers:
             self.include_router(one)
@@ -89,7 +90,7 @@ class Documented(FastAPI):
         """The schema of everything that is served."""
         if self.openapi_schema is None:
             tell_forms()
-            known = FastAPI(**self._told)
+            known = FastAPI(title=self.title, version=self.version, description=self.description)
             for one in self._routers:
                 known.include_router(one)
             self.openapi_schema = schema = known.openapi()

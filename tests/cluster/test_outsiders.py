@@ -11,6 +11,7 @@ import httpx
 import nats
 import psutil
 import pytest
+from nats.js.kv import KeyValue
 
 from supervisor.cluster.kept import membership
 from supervisor.core.cluster import messages as m
@@ -61,7 +62,9 @@ async def written(node: Node, record: bytes) -> m.Node | None:
         last = await nodes.put("two", record)
         watcher = await nodes.watch("two")
         async with asyncio.timeout(PATIENCE):
-            while (entry := await watcher._updates.get()) is None or entry.revision <= last:
+            while (
+                not isinstance(entry := await watcher._updates.get(), KeyValue.Entry) or (entry.revision or 0) <= last
+            ):
                 pass
         return None if entry.operation else m.read(entry.value or b"", m.Node)
     finally:
