@@ -166,7 +166,7 @@ class Doorway:
         else:
             raise RouteNotFound(f"Nodes do not ask each other for {method} {path}.")
 
-    async def _answer(self, peer: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, peer: Peer, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what a node passes on, within the rules of its client. Raises InvalidRequest."""
         passed = read_passed(scope)
         if passed is None:
@@ -174,8 +174,8 @@ class Doorway:
         scope, said = {**scope, MEANT: passed.model}, passed.rules
         if said is None:
             return await self.inside(scope, receive, send)
-        tally = self.tickets.tally(peer, said.name)
-        key = said.key(passed.model, peer, tally)
+        tally = self.tickets.tally(peer.name, said.name)
+        key = said.key(passed.model, peer.name, tally)
         try:
             await self.inside({**scope, KEY: key}, receive, send)
         finally:
