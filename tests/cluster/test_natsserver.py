@@ -273,24 +273,28 @@ async def said_to(kept: Membership, port: int) -> bytes:
 
 
 async def test_the_port_for_servers_is_for_servers(tmp_path: Path) -> None:
-    """Servers reach each other in `test_three_of_them_keep_what_is_stored_when_one_ends`."""
     three = Three(tmp_path / "cluster")
     second = second_of(three.kept, tmp_path / "second")
+    server = second_of(three.kept, tmp_path / "server", server=True)
     async with three.running(0):
         with pytest.raises(REFUSALS):
             await asyncio.to_thread(say_as_server, three.routes[0], bare(three.kept))
         said = await asyncio.to_thread(say_as_server, three.routes[0], second.dialling())
         assert b"Authorization Violation" in said
         assert b"PONG" not in said
+        assert b"PONG" in await asyncio.to_thread(say_as_server, three.routes[0], server.dialling())
 
 
 def say_as_server(port: int, tls: ssl.SSLContext) -> bytes:
-    """What a server answers to CONNECT at its port for servers, where TLS comes first, until it hangs up."""
+    """What a server answers to CONNECT at its port for servers, where TLS comes first, until it hangs up.
+
+    CONNECT has to be the first that it is told, and to name the cluster.
+    """
     with (
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain,
         tls.wrap_socket(plain, server_hostname="node") as inside,
     ):
-        inside.sendall(b'INFO {"server_id":"x"}\r\nCONNECT {"verbose":false}\r\nPING\r\n')
+        inside.sendall(b'CONNECT {"verbose":false,"name":"x","cluster":"supervisor"}\r\nPING\r\n')
         found = b""
         while b"PONG" not in found and (piece := inside.recv(4096)):
             found += piece
