@@ -53,6 +53,7 @@ class Member:
 
     Attributes:
         changes: is told whenever the directory changes.
+        unready: why the store cannot be used, though it is connected; empty: it can.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Member:
     ) -> None:
         self.directory = directory
         self.changes = Changes()
+        self.unready = ""
         self._store = store
         self._told = told
         self._pool = told.pool
@@ -95,14 +97,12 @@ class Member:
         if self._answering is not None:
             self._answering.cancel()
 
-    async def leave(self, *, for_good: bool = False) -> None:
-        """Give up all claims. for_good: be no member any more, either."""
+    async def leave(self) -> None:
+        """Give up all claims."""
         self.disown()
         try:
             for model, mine in tuple(self._mine.items()):
                 await self._store.update("claims", m.key_of(model, mine.replica), None, mine.revision)
-            if for_good:
-                await self._forget_node(self.directory.me)
         except StoreUnavailable as error:
             _log.warning("cluster_left_unsaid", reason=str(error))
 
@@ -128,7 +128,7 @@ class Member:
 
     async def remove(self, name: str) -> None:
         """Take a node out that is no more. Raises StoreUnavailable."""
-        await self._forget_node(name)
+        await self._store.put("nodes", name, None)
 
     def connected(self, *, now: bool) -> None:
         """Note that the store has come, or has gone."""
@@ -176,10 +176,13 @@ class Member:
             try:
                 await self._begin()
             except StoreUnavailable as error:
-                _log.debug("cluster_not_ready", reason=str(error))
+                if self.unready != (reason := str(error)):
+                    _log.warning("cluster_not_ready", reason=reason)
+                self.unready = reason
                 self.directory.disconnect()
                 await asyncio.sleep(_AGAIN_S)
                 continue
+            self.unready = ""
             _log.info("cluster_connected", nodes=[seen.node.name for seen in self.directory])
             self.changes.tell()
             await self._again.wait()
@@ -370,9 +373,6 @@ class Member:
         if self._told.running(model) is not None:
             _log.warning("claim_lost", model=model, node=node, effect="it is unloaded here, after its requests")
             self._pool.ask_unload(model, serves_waiting=True)
-
-    async def _forget_node(self, name: str) -> None:
-        await self._store.put("nodes", name, None)
 
 
 async def _lasting(work: Callable[[], Awaitable[None]]) -> None:

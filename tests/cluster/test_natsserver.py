@@ -27,7 +27,7 @@ from supervisor.cluster.joining import begin
 from supervisor.cluster.kept import Membership, Server, keep
 from supervisor.cluster.natsserver import NatsServer, locate
 from supervisor.cluster.natsstore import NatsStore
-from supervisor.cluster.store import Bucket
+from supervisor.cluster.store import Bucket, StoreUnavailable
 from supervisor.core.cluster.natsconfig import NatsConfig, inbox_of
 from supervisor.errors import NatsServerFailed, NatsServerMissing
 from supervisor.system.child import Child, StopGrace
@@ -565,15 +565,16 @@ class Three:
         self.kept = node(folder)
 
     @contextlib.asynccontextmanager
-    async def running(self, number: int) -> AsyncIterator[Child]:
-        """One of them."""
+    async def running(self, number: int, *, apart: bool = False) -> AsyncIterator[Child]:
+        """One of them. apart: it reaches no other one, nor they it."""
+        routes = [free_port() for _ in range(3)] if apart else self.routes
         config = NatsConfig(
             name=f"node-{number}",
             host="127.0.0.1",
             port=self.ports[number],
             folder=str(self._folder / f"store-{number}"),
-            routes=[f"127.0.0.1:{port}" for port in self.routes],
-            route_port=self.routes[number],
+            routes=[f"127.0.0.1:{port}" for port in routes if port != routes[number]],
+            route_port=routes[number],
             authority=str(self.kept.authority),
             chain=str(self.kept.chain),
             key=str(self.kept.key),
@@ -646,6 +647,43 @@ async def test_a_server_that_stands_still_is_left_at_once(tmp_path: Path, monkey
         await becomes(False)
         await becomes(True)
         assert three.ports[number] not in ports_reached()
+
+
+async def test_a_server_that_has_lost_the_others_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.core.cluster.trust.ASK_S", 0.0)
+    monkeypatch.setattr("supervisor.cluster.natsstore._PING_S", 1)
+    monkeypatch.setattr("random.sample", lambda servers, count: list(servers))  # the first one is the first
+    three, back = Three(tmp_path), asyncio.Event()
+    servers = [Server("127.0.0.1", port) for port in three.ports]
+    first, store = (
+        NatsStore(servers, three.kept.dialling(), three.kept.own, lambda now: back.set() if now else back.clear())
+        for _ in range(2)
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        for number in (1, 2):
+            await stack.enter_async_context(three.running(number))
+        async with three.running(0):
+            await first.connect()
+            await is_ready(first)
+            await first.close()
+        await stack.enter_async_context(three.running(0, apart=True))
+        stack.push_async_callback(store.close)
+        await store.connect()
+        assert three.ports[0] in ports_reached()
+        back.clear()
+        async with asyncio.timeout(PATIENCE):
+            await back.wait()
+        assert three.ports[0] not in ports_reached()
+        await is_ready(store)
+        assert (await store.create("claims", "key", b"value")).value == b"value"
+
+
+async def is_ready(store: NatsStore) -> None:
+    """Wait until it can be used."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                return await store.ready()
 
 
 def ports_reached() -> set[int]:
