@@ -24,6 +24,7 @@ _log = structlog.get_logger()
 
 _AT_ONCE_S: Final = 0.5  # the shortest time between two loads that are told
 _AGAIN_S: Final = 1.0
+_MOST_CAUSES: Final = 16  # of not being ready, each of which is logged once
 _NEWCOMER_S: Final = 0.02  # for each node there is: all that come meanwhile get one answer, as everybody hears it
 _CLAIMS_S: Final = 0.1  # the shortest time between two looks at the claims
 _UNUSED_S: Final = 15.0  # a claim that no load follows is given up after so long
@@ -171,18 +172,21 @@ class Member:
     # what is heard
 
     async def _take_part(self) -> None:
+        said: set[str] = set()
         while True:
             self._again.clear()
             try:
                 await self._begin()
             except StoreUnavailable as error:
-                if self.unready != (reason := str(error)):
-                    _log.warning("cluster_not_ready", reason=reason)
-                self.unready = reason
+                self.unready = str(error)
+                if self.unready not in said and len(said) < _MOST_CAUSES:
+                    said.add(self.unready)
+                    _log.warning("cluster_not_ready", reason=self.unready)
                 self.directory.disconnect()
                 await asyncio.sleep(_AGAIN_S)
                 continue
             self.unready = ""
+            said.clear()
             _log.info("cluster_connected", nodes=[seen.node.name for seen in self.directory])
             self.changes.tell()
             await self._again.wait()
