@@ -15,6 +15,7 @@ from fastapi import APIRouter, Header, Request, Response
 from supervisor.api.services import ClusterOf, IdentityOf, ReadinessOf, RequestsOf, StatusesOf
 from supervisor.config.base import Name, Target
 from supervisor.core.requests.keys import Key
+from supervisor.core.text.secrets import shown_arguments
 from supervisor.proxy.metered import key_of
 from supervisor.service.about import Identity
 from supervisor.service.status import ModelStatus
@@ -157,8 +158,8 @@ def _status(status: ModelStatus) -> dict[str, Any]:
 
 
 def command_of(pid: int | None) -> list[str]:
-    """The command line of an engine; empty where there is none."""
+    """The command line of an engine, without secrets, which the configuration may have there; empty where none runs."""
     try:
-        return psutil.Process(pid).cmdline() if pid is not None else []
+        return shown_arguments(psutil.Process(pid).cmdline()) if pid is not None else []
     except psutil.Error:
         return []

@@ -131,7 +131,7 @@ class Borrowing:
     async def _listing_of(self, seen: Seen, repo: str, revision: str) -> Repository | None:
         target = f"/cluster/repositories/{quote(repo)}?revision={quote(revision, safe='')}"
         try:
-            client = self.peers.client(seen.node.host, seen.node.port)
+            client = self.peers.client(seen.node)
             said = await self.peers.ask(client, "GET", target, None, _LISTING_S)
             found = read_listing(json.dumps(said).encode(), repo, revision, seen.node.name)
         except (PeerUnreachable, Refused, HubError) as error:
@@ -146,7 +146,7 @@ class Borrowing:
 
 
 def _lenders(nodes: Sequence[Seen]) -> list[Lender]:
-    return [Lender(one.node.name, one.node.host, one.node.port) for one in nodes]
+    return [Lender(one.node.name, one.node.host, one.node.port, one.node.serial) for one in nodes]
 
 
 def _log_failed(node: str, why: str) -> None:

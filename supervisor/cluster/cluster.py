@@ -107,7 +107,7 @@ class Cluster:
         self._directory = Directory(kept.name)
         self._roll = Roll(kept, self._directory, server)
         tls = kept.dialling()
-        self._store = NatsStore(kept.servers, tls, kept.own, self._connected)
+        self._store = NatsStore(kept.servers, kept.storing(), kept.own, self._connected)
         self._sharing = Sharing(kept, self._store, ground.taking, lambda: self._member.tell())
         told = Told(
             kept,
@@ -197,7 +197,7 @@ class Cluster:
         await hang_up_on_silent(self._directory, self._drop, time.monotonic)
 
     async def _drop(self, seen: Seen) -> None:
-        await self._peers.drop(seen.node.host, seen.node.port)
+        await self._peers.drop(seen.node)
 
     def held(self) -> HeldProcess | None:
         """Return what the next image of this process needs to adopt the NATS server; None where there is none."""
@@ -316,7 +316,7 @@ class Cluster:
         if node == self._kept.name:
             self.set_draining(on=on)
         else:
-            client = self._peers.client(seen.node.host, seen.node.port)
+            client = self._peers.client(seen.node)
             try:
                 await self._peers.ask(client, "POST", "/cluster/drain", {"on": on}, _ASK_S)
             except (PeerUnreachable, Refused) as error:

@@ -123,7 +123,7 @@ class Forwarding:
     async def _answered(self, model: str, seen: Seen, call: Call, ends: tuple[Responder, Account]) -> bool:
         """Have a node answer; False where another one may be asked, as the client has had nothing yet."""
         responder, account = ends
-        name, client = seen.node.name, self.peers.client(seen.node.host, seen.node.port)
+        name, client = seen.node.name, self.peers.client(seen.node)
         ticket = secrets.token_hex(16)
         passed = passed_of(model, account.key, ticket, time.time())
         self.counts.begun(name)
@@ -183,7 +183,7 @@ class Forwarding:
 
     async def _spend(self, seen: Seen, account: Account, ticket: str) -> None:
         """Count for a key what the other node has counted for its request."""
-        client = self.peers.client(seen.node.host, seen.node.port)
+        client = self.peers.client(seen.node)
         try:
             found = await self.peers.ask(client, "GET", f"/cluster/spent/{ticket}", None, _SPENT_S)
         except (PeerUnreachable, Refused) as error:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from supervisor.config.shared import Shared, shared_of
-from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.identity import SERVER, Peer
 from supervisor.core.cluster.messages import MOST_CONFIG_BYTES, Config, Host, NodeName, Port, Serial, bytes_of, read
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder, read_own
@@ -89,11 +90,17 @@ class Membership:
         return (self.folder / "authority.key").exists()
 
     def dialling(self) -> ssl.SSLContext:
-        """Return how other nodes and the servers are dialled. Raises OSError where files are missing or wrong.
+        """Return how other nodes are dialled. Raises OSError where files are missing or wrong.
 
-        The authority signs for nodes alone, so a certificate of its is proof enough of being one.
+        The authority signs for nodes alone. Which node has answered, and whether it is one still, is for who dials.
         """
         return dialling(self.authority, self.chain, self.key)
+
+    def storing(self) -> ssl.SSLContext:
+        """Return how the NATS servers are dialled, which have certificates as such. Raises OSError as `dialling`."""
+        context = self.dialling()
+        context.sslobject_class = _OfServer
+        return context
 
     def answering(self) -> ssl.SSLContext:
         """Return how connections of other nodes are taken: a stranger may have none, and may ask to join.
@@ -106,6 +113,23 @@ class Membership:
         context.load_cert_chain(self.chain, self.key)
         context.verify_mode = ssl.CERT_OPTIONAL
         return context
+
+
+def peer_of(certificate: Mapping[str, Any] | None) -> Peer | None:
+    """Return the node that has a certificate, as `ssl` gives it; None where there is none, or it names no node."""
+    found = certificate or {}
+    parts = found.get("subject", ())
+    name = next((str(value) for one in parts for key, value in one if key == "commonName"), None)
+    return None if name is None else Peer(name, str(found.get("serialNumber", "")).lower().lstrip("0"))
+
+
+class _OfServer(ssl.SSLObject):
+    """A connection to a NATS server: a certificate that is not of one ends it before anything is said."""
+
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        if ("URI", SERVER) not in (self.getpeercert() or {}).get("subjectAltName", ()):
+            raise ssl.SSLCertVerificationError("it is no NATS server of the cluster")
 
 
 def dialling(authority: Path, chain: Path, key: Path) -> ssl.SSLContext:

@@ -11,7 +11,8 @@ import msgspec
 
 from supervisor.cluster.peerclient import PeerClient
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
-from supervisor.core.cluster.messages import Host, NodeName, Port
+from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import Host, NodeName, Port, Serial
 from supervisor.core.cluster.ranges import Range, range_told
 
 _KEPT_UP: Final = 1 << 20
@@ -22,11 +23,12 @@ Failed = Callable[[str, str], None]
 
 
 class Lender(msgspec.Struct, frozen=True):
-    """A node that is asked."""
+    """A node that is asked. serial: of its certificate."""
 
     name: NodeName
     host: Host
     port: Port
+    serial: Serial
 
 
 class Faulty(Exception):
@@ -54,7 +56,7 @@ class Lenders:
     def __init__(
         self, nodes: Sequence[Lender], context: ssl.SSLContext, patience: float, asking: float, failed: Failed
     ) -> None:
-        self._clients = {one.name: PeerClient(one.host, one.port, context) for one in nodes}
+        self._clients = {one.name: PeerClient(one.host, one.port, context, Peer(one.name, one.serial)) for one in nodes}
         self._all = tuple(self._clients.values())
         self._patience = patience
         self._asking = asking

@@ -7,7 +7,8 @@ finds that its claim has become another's, as after a time without a connection,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ import structlog
 
 from supervisor.cluster.store import Entry, Store, StoreUnavailable
 from supervisor.cluster.told import Told
+from supervisor.cluster.waiting import lasting, woken
 from supervisor.core.cluster import messages as m
 from supervisor.core.cluster.directory import RENEW_S, TELL_S, Claimed, Directory
 from supervisor.pool.changes import Changes
@@ -81,7 +83,6 @@ class Member:
         self._asked = False  # another node wants to know what this one does
         self._answering: asyncio.TimerHandle | None = None
         self._loaded: dict[str, float] = {}  # when models were loaded last
-        self._keys: dict[str, tuple[str, int]] = {}  # model and replica: a claim that is given up does not say them
         self._admitted: dict[str, m.Node] = {}  # members that the store does not know yet
         self._again = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +90,7 @@ class Member:
     def start(self) -> None:
         """Take part, once the store is connected."""
         for work in (self._take_part, self._tell, self._keep_claims):
-            self._tasks.add(asyncio.ensure_future(_lasting(work)))
+            self._tasks.add(asyncio.ensure_future(lasting(work)))
 
     def disown(self) -> None:
         """Say and hear nothing any more, and leave everything as it is."""
@@ -112,8 +113,12 @@ class Member:
         self.directory.put(node)
         self._admitted[node.name] = node
         self._members(None)
-        self._tasks.add(asyncio.ensure_future(self._vouch(node)))
+        self._begin_work(self._vouch(node))
         return tuple(seen.node for seen in self.directory)
+
+    def _begin_work(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.add(task := asyncio.ensure_future(work))
+        task.add_done_callback(self._tasks.discard)
 
     async def _vouch(self, node: m.Node) -> None:
         while self._admitted.get(node.name) == node:
@@ -226,7 +231,7 @@ class Member:
             if entry.key == self.directory.me:
                 self._removed()
             elif entry.key not in self._admitted:  # else it is of another node that had the name
-                self.directory.remove(entry.key)
+                self.directory.remove(entry.key, for_good=True)
                 self._members(entry.key)
         else:
             try:
@@ -234,11 +239,19 @@ class Member:
             except m.NotUnderstood as error:
                 _log.warning("node_not_understood", node=entry.key, reason=str(error))
                 return
-            if node.name == entry.key != self.directory.me:
-                self.directory.put(node)
+            if node.name == entry.key != self.directory.me and not self.directory.put(node) and self._known:
+                self._begin_work(self._unwrite(entry))
         if self._known:
             self._members(None)
         self.changes.tell()
+
+    async def _unwrite(self, entry: Entry) -> None:
+        """Write over what a node has written that was removed, in the moment before the servers shut it out."""
+        _log.warning("node_is_removed", node=entry.key)
+        seen = self.directory.node(entry.key)  # of the same name
+        value = None if seen is None else m.bytes_of(seen.node)
+        with contextlib.suppress(StoreUnavailable):
+            await self._store.update("nodes", entry.key, value, entry.revision)
 
     def _removed(self) -> None:
         """Be alone from now on, as another node has said so."""
@@ -248,8 +261,7 @@ class Member:
 
     def _claimed(self, entry: Entry) -> None:
         if entry.value is None:
-            if (known := self._keys.get(entry.key)) is not None:
-                self.directory.unclaimed(*known, entry.revision)
+            self.directory.unclaimed(entry.key, entry.revision)
             self.changes.tell()
             return
         try:
@@ -257,7 +269,6 @@ class Member:
         except m.NotUnderstood as error:
             _log.warning("claim_not_understood", reason=str(error))
             return
-        self._keys[entry.key] = claim.model, claim.replica
         self.directory.claimed(claim, entry.revision, self._clock())
         mine = self._mine.get(claim.model)
         if claim.node == self.directory.me:
@@ -338,6 +349,7 @@ class Member:
                         renews, again = True, _AGAIN_S
                     if renews:
                         renew_at = now + again
+                        self.directory.end_claims(now)
                 await asyncio.sleep(_CLAIMS_S)
                 await woken(changed, max(0.0, renew_at - self._clock()))
 
@@ -377,23 +389,3 @@ class Member:
         if self._told.running(model) is not None:
             _log.warning("claim_lost", model=model, node=node, effect="it is unloaded here, after its requests")
             self._pool.ask_unload(model, serves_waiting=True)
-
-
-async def _lasting(work: Callable[[], Awaitable[None]]) -> None:
-    """Do what lasts. A bug that ends it is in the log, and does not keep this node from its part for good."""
-    while True:
-        try:
-            await work()
-        except Exception:  # noqa: BLE001 - a bug, whatever brings it out
-            _log.exception("cluster_work_failed")
-        await asyncio.sleep(_AGAIN_S)
-
-
-async def woken(changed: asyncio.Event, within: float) -> bool:
-    """Wait for an event, and return whether it has come."""
-    try:
-        async with asyncio.timeout(within):
-            await changed.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, cast
 
+from supervisor.cluster.kept import peer_of
 from supervisor.cluster.peerresponse import PeerResponse, PeerUnreachable
+from supervisor.core.cluster.identity import Peer
 from supervisor.engines.client import Payload
 
 _CONNECT_S: Final = 5.0
@@ -26,9 +28,13 @@ _CUT_OFF_MS: Final = 10_000
 
 
 class PeerClient:
-    """The client of one node. Raises PeerUnreachable where it says so."""
+    """The client of one node. Raises PeerUnreachable where it says so, also where another one answers.
 
-    def __init__(self, host: str, port: int, context: ssl.SSLContext) -> None:
+    who: the node.
+    """
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext, who: Peer) -> None:
+        self._who = who
         self._host = host
         self._port = port
         self._context = context
@@ -68,6 +74,9 @@ class PeerClient:
             raise PeerUnreachable(f"nobody listens there: {error.strerror}", sent=False, refused=True) from None
         except (OSError, TimeoutError, UnicodeError) as error:  # the last: its address is none
             raise PeerUnreachable(str(error) or "no connection in time", sent=False) from None
+        if made.who() != self._who:
+            made.abort()
+            raise PeerUnreachable("another host answers there", sent=False)
         self._open.add(made)
         return made, False
 
@@ -185,6 +194,10 @@ class PeerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that it reads again."""
         self._writable.set()
+
+    def who(self) -> Peer | None:
+        """Return the node that has answered, by its certificate."""
+        return None if self._transport is None else peer_of(self._transport.get_extra_info("peercert"))
 
     def begin(self, *, bare: bool = False) -> PeerResponse:
         """Return the answer to come. bare: it has no body, whatever it says."""

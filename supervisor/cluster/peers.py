@@ -12,6 +12,8 @@ from typing import Any, Final
 from supervisor.cluster.peerclient import PeerClient
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.core.cluster.directory import Seen
+from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import Node, peer_of
 from supervisor.core.cluster.placing import Offer
 from supervisor.core.text.foreignjson import parse
 from supervisor.engines.client import AnswerTooLarge
@@ -37,18 +39,20 @@ class Peers:
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
-        self._clients: dict[tuple[str, int], PeerClient] = {}
+        self._clients: dict[tuple[str, int, Peer], PeerClient] = {}
 
-    def client(self, host: str, port: int) -> PeerClient:
+    def client(self, node: Node) -> PeerClient:
         """Return the client of a node."""
-        found = self._clients.get((host, port))
+        place = _place(node)
+        found = self._clients.get(place)
         if found is None:
-            found = self._clients[host, port] = PeerClient(host, port, self._tls)
+            host, port, who = place
+            found = self._clients[place] = PeerClient(host, port, self._tls, who)
         return found
 
-    async def drop(self, host: str, port: int) -> None:
+    async def drop(self, node: Node) -> None:
         """Close all connections to a node; whoever reads an answer of it gets PeerUnreachable."""
-        if (client := self._clients.get((host, port))) is not None:
+        if (client := self._clients.get(_place(node))) is not None:
             await client.close()
 
     async def ask(self, client: PeerClient, method: str, target: str, body: object, within: float) -> Any:
@@ -74,7 +78,7 @@ class Peers:
 
     async def offer(self, seen: Seen, model: str) -> Offer:
         """Return what a node says of loading a model. Raises PeerUnreachable, ModelDoesNotFit."""
-        client = self.client(seen.node.host, seen.node.port)
+        client = self.client(seen.node)
         try:
             found = await self.ask(client, "POST", "/api/v1/plan", {"target": model}, _PLAN_S)
         except Refused as error:
@@ -84,11 +88,15 @@ class Peers:
     async def reach(self, seen: Seen) -> None:
         """See whether a node can be reached. Raises PeerUnreachable."""
         with contextlib.suppress(Refused):
-            await self.ask(self.client(seen.node.host, seen.node.port), "GET", "/health", None, _PLAN_S)
+            await self.ask(self.client(seen.node), "GET", "/health", None, _PLAN_S)
 
     async def close(self) -> None:
         """Close all connections."""
         await asyncio.gather(*(one.close() for one in self._clients.values()), return_exceptions=True)
+
+
+def _place(node: Node) -> tuple[str, int, Peer]:
+    return node.host, node.port, peer_of(node)
 
 
 def offer_of(node: str, plan: Mapping[str, Any]) -> Offer:

@@ -7,6 +7,7 @@ from supervisor.cluster.known import known_in
 from supervisor.cluster.natsserver import NatsServer
 from supervisor.core.cluster.directory import Directory
 from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import peer_of
 from supervisor.workers.members import Members
 
 
@@ -24,7 +25,9 @@ class Roll:
         self._directory = directory
         self._server = server
         self._known = known_in(kept.folder)
-        for node in self._known.read():
+        nodes, removed = self._known.read()
+        directory.bar(removed)
+        for node in nodes:
             directory.put(node)
         self.joined = Members(kept.folder / "members.json")
         self._admit()
@@ -38,9 +41,10 @@ class Roll:
         """Keep who is a member, as it has changed, and let nobody else into the store. left: is none any more."""
         if left is not None:
             self.joined.remove(left)
-        self._known.keep(seen.node for seen in sorted(self._directory, key=lambda one: one.node.name))
+        nodes = (seen.node for seen in sorted(self._directory, key=lambda one: one.node.name))
+        self._known.keep(nodes, self._directory.removed)
         self._admit()
 
     def _admit(self) -> None:
         if self._server is not None:
-            self._server.admit(Peer(seen.node.name, seen.node.serial) for seen in self._directory)
+            self._server.admit(peer_of(seen.node) for seen in self._directory)

@@ -13,9 +13,10 @@ from typing import Final
 
 import structlog
 
-from supervisor.cluster.member import Member, woken
+from supervisor.cluster.member import Member
 from supervisor.cluster.peerresponse import PeerUnreachable
 from supervisor.cluster.store import StoreUnavailable
+from supervisor.cluster.waiting import woken
 from supervisor.core.cluster.choice import Go, Nowhere, Place, Spill, Wait, Wanted, choose
 from supervisor.core.cluster.directory import Claimed, Directory, Seen
 from supervisor.core.cluster.messages import Running

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,7 @@ from supervisor.cluster.kept import Membership, keep_config
 from supervisor.cluster.store import Entry, Store, StoreUnavailable
 from supervisor.config.shared import load_shared, shared_of
 from supervisor.core.cluster import messages as m
+from supervisor.core.cluster.natsconfig import SHARED
 from supervisor.core.text.plaintext import one_line
 from supervisor.errors import ClusterUnavailable, SupervisorError, VersionChanged, VersionNotFound
 from supervisor.pool.changes import Changes
@@ -26,7 +27,6 @@ from supervisor.service.versions import Taking, Version, VersionInfo, VersionLis
 
 _log = structlog.get_logger()
 
-_KEY: Final = "shared"
 _NAME: Final = "cluster config"  # of a text that is no version yet
 _AGAIN_S: Final = 60.0
 _WAIT_S: Final = 10.0  # for this node to take over what was set here
@@ -103,7 +103,7 @@ class Sharing:
         await self._store.watch("config", self._heard)
 
     def _heard(self, entry: Entry) -> None:
-        if entry.key != _KEY or entry.value is None or entry.revision <= self._revision:
+        if entry.key != SHARED or entry.value is None or entry.revision <= self._revision:
             return
         self._revision = entry.revision
         try:
@@ -178,7 +178,7 @@ class Sharing:
             if expected is not None:
                 newest.check_expected(expected)
             known = [*_readable(versions), *filter(None, [self._in_force])]
-            config = self._next(text, max((one.number for one in known), default=0))
+            config = self._next(text, _last({one.number for one in known}))
             await self._checked(config)
             if await self._written(config, newest.revision):
                 return await self._over(config)
@@ -199,8 +199,8 @@ class Sharing:
         value = m.bytes_of(config)
         try:
             if revision is not None:
-                return await self._store.update("config", _KEY, value, revision) is not None
-            return (await self._store.create("config", _KEY, value)).value == value
+                return await self._store.update("config", SHARED, value, revision) is not None
+            return (await self._store.create("config", SHARED, value)).value == value
         except StoreUnavailable as error:
             raise _untold(error) from None
 
@@ -225,7 +225,7 @@ class Sharing:
     async def _versions(self) -> list[_Stored]:
         """Return what is kept, the oldest first."""
         try:
-            entries = await self._store.history("config", _KEY)
+            entries = await self._store.history("config", SHARED)
         except StoreUnavailable as error:
             raise _untold(error) from None
         return [_Stored(_read(one.value or b""), one.revision) for one in entries]
@@ -264,6 +264,14 @@ def _read(value: bytes) -> m.Config | None:
 
 def _readable(versions: Iterable[_Stored]) -> list[m.Config]:
     return [one.config for one in versions if one.config is not None]
+
+
+def _last(numbers: Collection[int]) -> int:
+    """Return the number of the last version. Behind the highest that there is, they begin anew, as any node may be
+    the one that has written it.
+    """
+    last = max(numbers, default=0)
+    return last if last < m.MOST_VERSION else max((one for one in numbers if one <= m.MOST_VERSION // 2), default=0)
 
 
 def _info(config: m.Config) -> VersionInfo:

@@ -75,7 +75,7 @@ class Views:
         if self._late.get(name) == _word(seen):
             return Viewed(None, _LATE)  # it has said nothing since, so it hangs, and everybody would wait again
         self._late.pop(name, None)
-        client = self.peers.client(seen.node.host, seen.node.port)
+        client = self.peers.client(seen.node)
         before = _word(seen)
         try:
             return Viewed(view_of(await self.peers.ask(client, "GET", VIEW, None, self.patience)))

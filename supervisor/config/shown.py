@@ -16,6 +16,7 @@ from supervisor.core.text.secrets import HIDDEN, is_likely_secret, shown_argumen
 Origin = Literal["file", "cluster", "defaults", "environment", "command line", "load", "default"]
 
 _KEYS = frozenset({"api_keys", "token"})
+_COMMANDS = frozenset({"extra_args", "command", "stop"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _value(loc: Loc, value: object) -> object:
         return _hidden(value)
     if loc[-1] == "env" and isinstance(value, dict):
         return {name: HIDDEN if is_likely_secret(name) else without_credentials(text) for name, text in value.items()}
-    if loc[-1] == "extra_args" and isinstance(value, tuple):
+    if loc[-1] in _COMMANDS and isinstance(value, tuple):
         return shown_arguments(value)
     if isinstance(value, BaseModel):
         return {name: _value((*loc, name), getattr(value, name)) for name in type(value).model_fields}

@@ -326,7 +326,8 @@ def _peer_door(world: World, cluster: Cluster, guard: Guard) -> PeerDoor:
     limits = world.current.view(world.door.limits)
     connections = Connections(limits, render_error, time.monotonic)
     strangers = Connections(lambda: strangers_limits(limits()), render_error, time.monotonic)
-    return PeerDoor(world.seat.listener, world.seat.kept.answering(), doorway, connections, strangers)
+    seat = world.seat
+    return PeerDoor(seat.listener, seat.kept.answering(), doorway, connections, strangers, doorway.is_member)
 
 
 def _installed(world: World) -> Installed:

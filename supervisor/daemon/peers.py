@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from supervisor.cluster.kept import Membership, kept_config, membership
+from supervisor.cluster.kept import Membership, kept_config, membership, peer_of
 from supervisor.config.shared import Shared
 from supervisor.core.cluster.identity import Peer
 from supervisor.errors import ClusterRefused, ConfigError
@@ -44,7 +44,8 @@ class PeerDoor:
     Attributes:
         app: serves what comes in; a scope has the node under `PEER`.
         context: for new connections.
-        connections: of nodes. strangers: of those who have no certificate, and may ask to join.
+        connections: of nodes. strangers: of those who have no certificate, and may ask to join, or are no members.
+        is_member: whether who has a certificate is a node, still and already.
     """
 
     listener: socket.socket
@@ -52,10 +53,11 @@ class PeerDoor:
     app: ASGIApp
     connections: Connections
     strangers: Connections
+    is_member: Callable[[Peer], bool]
 
 
 def strangers_limits(limits: ClientLimits) -> ClientLimits:
-    """Return the limits of connections that have no certificate: they take nothing from nodes."""
+    """Return the limits of connections that are of no node: they take nothing from nodes."""
     return replace(limits, connections=_STRANGERS, body_s=_STRANGER_S, idle_s=_STRANGER_S)
 
 
@@ -92,11 +94,12 @@ class PeerProtocol(RelayingProtocol):
     def __init__(self, door: PeerDoor, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(door.connections, config, server_state, app_state)
         self._strangers = door.strangers
+        self._is_member = door.is_member
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Find out who it is."""
-        peer = _peer_of(transport.get_extra_info("peercert"))
-        if peer is None:
+        peer = peer_of(transport.get_extra_info("peercert"))
+        if peer is None or not self._is_member(peer):
             self._connections, self._limits = self._strangers, self._strangers.limits()
         super().connection_made(transport)
         inside = self.app
@@ -106,10 +109,3 @@ class PeerProtocol(RelayingProtocol):
                 await inside({**scope, PEER: peer}, receive, send)
 
             self.app = as_peer
-
-
-def _peer_of(certificate: Any) -> Peer | None:
-    found = certificate or {}
-    parts = found.get("subject", ())
-    name = next((str(value) for one in parts for key, value in one if key == "commonName"), None)
-    return None if name is None else Peer(name, str(found.get("serialNumber", "")).lower().lstrip("0"))

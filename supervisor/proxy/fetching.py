@@ -12,9 +12,12 @@ import base64
 import re
 import socket
 import ssl
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import httpx
 import structlog
@@ -41,6 +44,7 @@ _ADDRESSES = 3  # of one name that are tried
 _PIECE = 3 << 14  # bytes that are encoded at a time
 _SMALLEST = 256  # bytes of a piece, on the average: each costs a step of its own
 _FEW = 1024  # pieces that may be smaller
+_lookups = threading.BoundedSemaphore(64)  # names that are being looked up
 _AGENT = f"llama-supervisor/{__version__}"
 _HEADERS = {"user-agent": _AGENT, "accept": "image/*, audio/*, video/*", "accept-encoding": "identity"}
 
@@ -49,9 +53,28 @@ Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 
 async def resolved(host: str) -> Sequence[str]:
-    """Return the addresses of a host, in the order in which the system would try them. Raise OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(place[0]) for *_, place in found))
+    """Return the addresses of a host, in the order in which the system would try them.
+
+    In a thread of its own, for which nothing waits: a name whose server is silent may keep it for half a minute, also
+    when nobody wants to know any more. Raise OSError; BlockingIOError where too many go on.
+    """
+    if not _lookups.acquire(blocking=False):
+        raise BlockingIOError
+    answer = Future[Sequence[str]]()
+    threading.Thread(target=_look_up, args=(host, answer), name="lookup", daemon=True).start()
+    return await asyncio.wrap_future(answer)
+
+
+def _look_up(host: str, answer: Future[Sequence[str]]) -> None:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        outcome = partial(answer.set_result, tuple(dict.fromkeys(str(place[0]) for *_, place in found)))
+    except (OSError, UnicodeError) as error:
+        outcome = partial(answer.set_exception, error)
+    finally:
+        _lookups.release()
+    with suppress(InvalidStateError):  # nobody waits any more
+        outcome()
 
 
 @cache
@@ -102,6 +125,8 @@ class Fetch:
     async def _open_addresses(self, url: httpx.URL, where: str) -> Sequence[Address]:
         try:
             found = [address_of(one) for one in await self.resolve(url.raw_host.decode("ascii").strip("[]"))]
+        except BlockingIOError:
+            raise _failed(where, "too many names are being looked up") from None
         except (OSError, ValueError):
             raise _failed(where, "there is no such host") from None
         own = await asyncio.to_thread(own_networks)

@@ -12,10 +12,17 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import TypeAlias
 
+from supervisor.core.requests.media import CLOUD_HOSTS
+
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_INNER = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fd00::/8", "fec0::/10")))
-"""RFC 1918, 4193 and 3879; other reserved networks stand for the internet behind some proxies."""
+_INNER = tuple(
+    map(
+        ipaddress.ip_network,
+        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fd00::/8", "fec0::/10"),
+    )
+)
+"""RFC 1918, 6598, 4193 and 3879; other reserved networks stand for the internet behind some proxies."""
 
 _WRAPPED = tuple(map(ipaddress.ip_network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 """Addresses whose last four bytes are one of IPv4: compatible and mapped (RFC 4291), translated (RFC 7915, 6052)."""
@@ -51,7 +58,8 @@ def leads_inside(start: str, target: str) -> bool:
 def _reach(address: _Address) -> Reach:
     wrapped = _wrapped(address) if isinstance(address, ipaddress.IPv6Address) else None
     inner = Reach.EVERYBODY if wrapped is None else _reach(wrapped)
-    if address.is_loopback or address.is_unspecified or address.is_link_local:
+    is_own = address.is_loopback or address.is_unspecified or address.is_link_local
+    if is_own or any(address in network for network in CLOUD_HOSTS):
         return Reach.MACHINE
     return Reach.NETWORK if any(address in network for network in _INNER) else inner
 

@@ -159,6 +159,8 @@ class Gateway:
 
     async def _serve(self, lines: Lines, name: str | None) -> None:
         first = m.of_worker(await lines.line(_FIRST_S))
+        if name is not None:
+            name = self._let_in(lines.writer)  # it may have been removed meanwhile
         if isinstance(first, m.Join):
             await self._join(lines, first)
         elif name is None:

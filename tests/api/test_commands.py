@@ -28,7 +28,15 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def daemon(engine_binary: Path, journal: Path) -> Iterator[RunningDaemon]:
-    seen = ("--journal", str(journal))
+    seen = (
+        "--journal",
+        str(journal),
+        "--api-key",
+        SECRET,
+        "--also",
+        f"HF_TOKEN={SECRET}",
+        f"Cookie: {SECRET} {SECRET}",
+    )
     models = {
         "socket": {
             **command("--socket", "${SOCKET}", *seen),
@@ -36,6 +44,7 @@ def daemon(engine_binary: Path, journal: Path) -> Iterator[RunningDaemon]:
             "slots": 1,
             "env": {"TOKEN": "abc"},
             "sampling": {"temperature": 0.25},
+            "stop": ["true", "--password", SECRET],
         },
         "port": {**command("--port", "${PORT}", *seen), "ready": "none", "model_name": "theirs", "apis": APIS},
     }
@@ -43,6 +52,7 @@ def daemon(engine_binary: Path, journal: Path) -> Iterator[RunningDaemon]:
         yield running
 
 
+SECRET = "a-word-that-nobody-may-read"
 BOTH = pytest.mark.parametrize("model", ["socket", "port"])
 NAMES = {"socket": "socket", "port": "theirs"}
 
@@ -113,6 +123,18 @@ def test_pictures_and_speech_and_recordings_pass(daemon: RunningDaemon, model: s
     )
     assert (heard.status_code, heard.text) == (200, "1\n00:00 hello\n")
     assert heard.headers["content-type"] == "text/plain"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/v1/models/{}", "/models", "/running", "/api/v1/status", "/api/v1/config"]
+)
+def test_no_secret_of_its_command_is_shown(daemon: RunningDaemon, model: str, path: str) -> None:
+    daemon.chat(model, "hi")
+    answer = daemon.http.get(path.format(model))
+    assert answer.status_code == 200
+    assert model in answer.text
+    assert SECRET not in answer.text
 
 
 INSIDE = "http://127.0.0.1:1/x"

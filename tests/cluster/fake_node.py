@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 
 from supervisor.cluster.kept import Membership
 from supervisor.core.cluster.messages import Node
+from supervisor.workers.authority import Authority, new_request
 from tests.support.patience import PATIENCE
 
 CUT = 1_000_000
@@ -39,10 +41,11 @@ class FakeNode:
     after: threading.Event | None = None
     over: threading.Event = field(default_factory=threading.Event)
     port: int = 0
+    serial: str = ""
 
     def told(self) -> Node:
         """What it tells of itself."""
-        return Node(self.name, "127.0.0.1", self.port, "1")
+        return Node(self.name, "127.0.0.1", self.port, "1", serial=self.serial)
 
     @property
     def ranges(self) -> list[str | None]:
@@ -52,7 +55,7 @@ class FakeNode:
 
 @contextlib.contextmanager
 def serving(node: FakeNode, kept: Membership) -> Iterator[FakeNode]:
-    """Have a node answer, on a port of its own."""
+    """Have a node answer, on a port of its own, with a certificate of its own. kept: has the authority."""
 
     class Handler(_Handler):
         owner = node
@@ -61,7 +64,12 @@ def serving(node: FakeNode, kept: Membership) -> Iterator[FakeNode]:
     server.daemon_threads = True
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_verify_locations(kept.authority)
-    context.load_cert_chain(kept.chain, kept.key)
+    key, request = new_request()
+    certificate, node.serial = Authority(kept.folder).sign_node(request, node.name, "127.0.0.1")
+    with tempfile.NamedTemporaryFile("wb") as file:
+        file.write(key + certificate.encode())
+        file.flush()
+        context.load_cert_chain(file.name)
     context.verify_mode = ssl.CERT_REQUIRED
     server.socket = context.wrap_socket(server.socket, server_side=True)
     node.port = server.server_address[1]

@@ -186,7 +186,7 @@ async def test_a_large_file_comes_in_several_requests(stage: Stage, kept: Member
         authority=str(kept.authority),
         chain=str(kept.chain),
         key=str(kept.key),
-        nodes=(Lender(node.name, "127.0.0.1", node.port),),
+        nodes=(Lender(node.name, "127.0.0.1", node.port, node.serial),),
         repo="a/b",
         commit="0" * 40,
         files=(Wanted("x/m.gguf", len(DATA), SHA), Wanted("../out.gguf", len(DATA), SHA), Wanted("n.gguf", 1, "../x")),

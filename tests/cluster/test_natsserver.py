@@ -28,10 +28,11 @@ from supervisor.cluster.kept import Membership, Server, keep
 from supervisor.cluster.natsserver import NatsServer, locate
 from supervisor.cluster.natsstore import NatsStore
 from supervisor.cluster.store import Bucket, StoreUnavailable
+from supervisor.core.cluster.identity import SERVER
 from supervisor.core.cluster.natsconfig import NatsConfig, inbox_of
 from supervisor.errors import NatsServerFailed, NatsServerMissing
 from supervisor.system.child import Child, StopGrace
-from supervisor.workers.authority import Authority, new_request
+from supervisor.workers.authority import Authority, BadRequest, new_request
 from tests.support.certificates import Authority as Foreign
 from tests.support.paths import ROOT
 from tests.support.patience import PATIENCE
@@ -211,6 +212,8 @@ async def test_a_node_cannot_look_at_the_server_itself(tmp_path: Path) -> None:
     [
         ("anything", True),
         ("$KV.others.key", True),
+        ("$KV.config.other", True),
+        ("$KV.config.shared.x", True),
         ("$JS.API.STREAM.DELETE.KV_claims", True),
         ("$JS.API.STREAM.PURGE.KV_nodes", True),
         ("$JS.API.STREAM.CREATE.others", True),
@@ -233,11 +236,11 @@ async def test_a_node_may_use_no_subject_but_those_that_it_needs(tmp_path: Path,
         assert "permissions violation" in (await one.refusal()).lower()
 
 
-def second_of(kept: Membership, folder: Path, *, server: bool = False) -> Membership:
+def second_of(kept: Membership, folder: Path, *, host: str = "127.0.0.1", server: bool = False) -> Membership:
     """Another node of the same cluster, with a certificate of its authority."""
     key, request = new_request()
     authority = Authority(kept.folder)
-    certificate, serial = authority.sign_node(request, "second", "127.0.0.1", server=server)
+    certificate, serial = authority.sign_node(request, "second", host, server=server)
     found = dataclasses.replace(kept, folder=folder, name="second", serial=serial)
     keep(found, authority.certificate, certificate, key)
     return found
@@ -257,6 +260,43 @@ async def test_who_is_removed_is_cut_off_and_let_in_no_more(tmp_path: Path) -> N
             assert await said_to(second, port_of(kept)) == b""
             await one.client.flush(int(PATIENCE))  # who stays is not disturbed
             assert not one.back.is_set()
+
+
+async def test_no_host_has_the_name_of_a_user(tmp_path: Path) -> None:
+    """A host says itself what it is called; servers take any name in a certificate for its user."""
+    kept = node(tmp_path / "cluster")
+    for host in (kept.own.uri, SERVER, "node:second:1f", "a:b", "a b", "::x"):
+        with pytest.raises(BadRequest, match="neither an address nor a name"):
+            second_of(kept, tmp_path / "second", host=host)
+    async with running(kept) as server:
+        for host in ("::1", "fe80::1%eth0", "a_b.example-1.org"):
+            second = second_of(kept, tmp_path / "second", host=host)
+            assert await said_to(second, port_of(kept)) == b""
+            server.admit([second.own])
+            await let_in(second, port_of(kept))
+
+
+async def test_a_node_that_passes_for_a_server_is_told_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = asyncio.Event()
+    monkeypatch.setattr("supervisor.cluster.natsstore._log", Heard("cluster_unreachable", refused))
+    kept = node(tmp_path / "cluster")
+    second = second_of(kept, tmp_path / "second")
+    async with running(second) as server:
+        server.admit([kept.own])
+        await let_in(kept, port_of(kept))  # a node that would not look
+        store = NatsStore(kept.servers, kept.storing(), kept.own, lambda _: None)
+        connecting = asyncio.ensure_future(store.connect())
+        async with asyncio.timeout(PATIENCE):
+            await refused.wait()
+        assert "it is no NATS server of the cluster" in store._said
+        assert not connecting.done()
+        connecting.cancel()
+        monkeypatch.undo()
+    async with running(kept):
+        store = NatsStore(kept.servers, kept.storing(), kept.own, lambda _: None)
+        async with asyncio.timeout(PATIENCE):
+            await store.connect()
+        await store.close()
 
 
 async def let_in(kept: Membership, port: int) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import nats
 import psutil
 import pytest
 
 from supervisor.cluster.kept import membership
+from supervisor.core.cluster import messages as m
+from supervisor.core.cluster.natsconfig import inbox_of
 from supervisor.core.requests.scopes import ROWS
 from supervisor.core.routes import ASKED, SERVED, UPSTREAM
 from tests.api.test_key_scopes import called
@@ -36,6 +40,32 @@ def certificate_of(node: Node) -> ssl.SSLContext:
     kept = membership(node.home / "cluster")
     assert kept is not None
     return kept.dialling()
+
+
+def serial_of(node: Node) -> str:
+    """The number of its certificate."""
+    kept = membership(node.home / "cluster")
+    assert kept is not None
+    return kept.serial
+
+
+async def written(node: Node, record: bytes) -> m.Node | None:
+    """What the cluster's store has of a node in the end, after this was written there."""
+    kept = membership(node.home / "cluster")
+    assert kept is not None
+    (server,) = kept.servers
+    url = f"tls://{server.host}:{server.port}"
+    client = await nats.connect(url, tls=kept.storing(), tls_hostname="node", inbox_prefix=inbox_of(kept.own))
+    try:
+        nodes = await client.jetstream().key_value("nodes")
+        last = await nodes.put("two", record)
+        watcher = await nodes.watch("two")
+        async with asyncio.timeout(PATIENCE):
+            while (entry := await watcher._updates.get()) is None or entry.revision <= last:
+                pass
+        return None if entry.operation else m.read(entry.value or b"", m.Node)
+    finally:
+        await client.close()
 
 
 def none() -> ssl.SSLContext:
@@ -87,7 +117,7 @@ def test_who_is_removed_gets_nothing_more(
     pair: tuple[Node, Node], engine_binary: Path, scripted_model: ScriptedModel
 ) -> None:
     one, two = pair
-    old = certificate_of(two)
+    old, serial = certificate_of(two), serial_of(two)
     asked = {"model": "far", "messages": [{"role": "user", "content": "hi"}]}
     with at_port_of(one, old) as client:
         assert client.post("/api/v1/plan", json={"target": "demo"}).status_code == 200
@@ -97,12 +127,19 @@ def test_who_is_removed_gets_nothing_more(
         wait_until(lambda: not two.cluster()["connected"], "its connection has ended")
         wait_until(lambda: "do not let it in" in (two.cluster()["unable"] or ""), "it is not let in again")
         assert one.daemon.http.post("/v1/chat/completions", json=asked).status_code == 404
+        record = m.bytes_of(m.Node("two", "127.0.0.1", two.port, "1", serial=serial))
+        assert asyncio.run(written(one, record)) is None, "what it has written in the moment before it was cut off"
+        assert one.sees(two) == {}
         with scratch_home() as home:
             namesake = Node("two", home, engine_binary, {})
             namesake.join(one)
             namesake.start()
             try:
                 wait_until(lambda: one.sees(namesake).get("state") == "ready", "the new one is there")
+                left = asyncio.run(written(one, record))
+                assert left is not None
+                assert left.serial == serial_of(namesake)
+                assert one.sees(namesake)["state"] == "ready"
                 assert client.post("/api/v1/plan", json={"target": "demo"}).status_code == 403
                 assert "do not let it in" in (two.cluster()["unable"] or "")
                 with at_port_of(namesake, old) as other:

@@ -159,6 +159,13 @@ async def test_numbers_go_on_where_the_store_has_begun_anew(tmp_path: Path) -> N
         assert (await node.sharing.set("", 7)).version == 8
 
 
+async def test_a_number_that_another_node_has_made_up_is_not_the_last(tmp_path: Path) -> None:
+    store = Memory([Entry("shared", config(4), 1), Entry("shared", config(m.MOST_VERSION), 2)])
+    async with stage(tmp_path, store) as node:
+        assert [(await node.sharing.set("", None)).version for _ in range(2)] == [5, 6]
+        assert [one.version for one in (await node.sharing.history()).versions] == [6, 5, m.MOST_VERSION, 4]
+
+
 async def test_who_comes_second_is_told_or_goes_on(tmp_path: Path) -> None:
     for expected in (0, 1, None):
         (tmp_path / "config.json").unlink(missing_ok=True)

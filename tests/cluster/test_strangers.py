@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.workers.authority import Authority, new_request
 from tests.cluster.stage import cluster_of
 from tests.support.daemon import RunningDaemon
 from tests.support.patience import PATIENCE
@@ -19,7 +20,10 @@ pytestmark = pytest.mark.engine
 BEGUN = b"POST /cluster/join HTTP/1.1\r\nhost: node\r\ncontent-length: 100\r\n\r\n{"
 
 
-def test_strangers_without_end_take_no_place_of_a_node(engine_binary: Path, scripted_model: ScriptedModel) -> None:
+@pytest.mark.parametrize("known", [False, True], ids=["no certificate", "a certificate of no node"])
+def test_strangers_without_end_take_no_place_of_a_node(
+    engine_binary: Path, scripted_model: ScriptedModel, tmp_path: Path, known: bool
+) -> None:
     far = {"file": str(scripted_model("one two.", n_ctx=2048)), "ctx_size": 2048, "parallel": 1, "cache_ram": 0}
     few = {"server": {"max_connections": 8}}
     stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -29,6 +33,11 @@ def test_strangers_without_end_take_no_place_of_a_node(engine_binary: Path, scri
         contextlib.ExitStack() as held,
     ):
         assert said(one.daemon) == "one two."
+        if known:  # as a host that was removed has one
+            key, request = new_request()
+            certificate, _ = Authority(one.home / "cluster").sign_node(request, "gone", "127.0.0.1")
+            (tmp_path / "gone.pem").write_bytes(key + certificate.encode())
+            stranger.load_cert_chain(tmp_path / "gone.pem")
         for _ in range(100):
             plain = held.enter_context(socket.create_connection(("127.0.0.1", two.port), PATIENCE))
             with contextlib.suppress(OSError):

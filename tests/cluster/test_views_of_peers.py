@@ -39,9 +39,9 @@ class Answering(Peers):
         self.asked: list[int] = []
         self._ports: dict[PeerClient, int] = {}
 
-    def client(self, host: str, port: int) -> PeerClient:
-        found = super().client(host, port)
-        self._ports[found] = port
+    def client(self, node: Node) -> PeerClient:
+        found = super().client(node)
+        self._ports[found] = node.port
         return found
 
     async def ask(self, client: PeerClient, method: str, target: str, body: object, within: float) -> Any:

@@ -21,6 +21,10 @@ models:
     filters: {set: {metadata: {at: ["http://me:s3cret@host/"]}}}
     env: {HTTP_AUTH: s3cret, SESSION_COOKIE: s3cret, PGPASS: s3cret, HF_TOKEN: s3cret}
     extra_args: [--some-token, s3cret, --other-key=s3cret, --seen, seen, --url, "http://me:s3cret@host/"]
+  c:
+    source: command
+    command: [docker, run, -e, HF_TOKEN=s3cret, vllm, --api-key, s3cret, --port, "${PORT}"]
+    stop: [sh, -c, "curl --oauth2-bearer-token s3cret -H 'X-Api-Key:s3cret' http://me:s3cret@host/"]
 """
 
 
@@ -48,6 +52,17 @@ def test_a_token_that_is_not_there_is_not_hidden(tmp_path: Path) -> None:
         (["--a-key", "--b", "x"], ["--a-key", "--b", "x"]),
         (["--a-key", "x", "y"], ["--a-key", HIDDEN, "y"]),
         (["x", "--a-key"], ["x", "--a-key"]),
+        (["--a-key=x"], [f"--a-key={HIDDEN}"]),
+        (
+            ["run", "-e", "A_TOKEN=x", "-v", "/keys:/keys", "B=x"],
+            ["run", "-e", f"A_TOKEN={HIDDEN}", "-v", "/keys:/keys", "B=x"],
+        ),
+        (["-H", "Authorization: Bearer x"], ["-H", f"Authorization: {HIDDEN}"]),
+        (["-H", "X-Api-Key:x", "http://a"], ["-H", f"X-Api-Key:{HIDDEN}", "http://a"]),
+        (
+            ["sh", "-c", "A_TOKEN=x serve --api-key x --port 1"],
+            ["sh", "-c", f"A_TOKEN={HIDDEN} serve --api-key {HIDDEN} --port 1"],
+        ),
     ],
 )
 def test_arguments(given: list[str], expected: list[str]) -> None:

@@ -177,10 +177,10 @@ def test_an_older_claim_does_not_replace_a_newer_one() -> None:
     found = directory()
     found.claimed(m.Claim(MODEL, "b"), 7, 0.0)
     found.claimed(m.Claim(MODEL, "c"), 6, 0.0)
-    found.unclaimed(MODEL, 0, 6)
+    found.unclaimed(m.key_of(MODEL), 6)
     (claim,) = found.claims(MODEL, 0.0)
     assert claim.claim.node == "b"
-    found.unclaimed(MODEL, 0, 8)
+    found.unclaimed(m.key_of(MODEL), 8)
     assert not found.claims(MODEL, 0.0)
 
 
@@ -195,9 +195,23 @@ def test_each_copy_of_a_model_has_a_claim_of_its_own() -> None:
     assert found.free_replica(MODEL, CLAIM_S) == 0  # the first one has ended
     assert found.claims_of("b", 5.0) == [MODEL]
     assert found.claims_of("b", CLAIM_S) == []
-    found.unclaimed(MODEL, 1, 9)  # nobody has it
-    found.unclaimed(MODEL, 2, 9)
+    found.unclaimed(m.key_of(MODEL, 1), 9)  # nobody has it
+    found.unclaimed(m.key_of(MODEL, 2), 9)
     assert [one.claim.node for one in found.claims(MODEL, 5.0)] == ["b"]
+
+
+def test_nothing_is_kept_of_claims_that_have_ended() -> None:
+    found = directory()
+    for number in range(1000):
+        found.claimed(m.Claim(f"model-{number}", "b"), number + 1, 0.0)
+    found.claimed(m.Claim(MODEL, "c"), 2000, 5.0)
+    found.end_claims(CLAIM_S)
+    assert [one.claim.node for one in found.claims(MODEL, CLAIM_S)] == ["c"]
+    assert len(found._claims) == len(found._claim_keys) == 1
+    found.unclaimed(m.key_of("model-1"), 3000)  # told of late
+    found.unclaimed(m.key_of(MODEL), 3000)
+    assert not found._claims
+    assert not found._claim_keys
 
 
 def test_of_several_claims_the_one_that_can_be_reached_counts() -> None:
@@ -325,7 +339,7 @@ def happens(found: Directory, event: tuple[object, ...], number: int, now: float
         case ("claim", str(name), int(replica), int(revision)):
             found.claimed(m.Claim(MODEL, name, replica=replica), revision, now)
         case ("unclaim", int(replica), int(revision)):
-            found.unclaimed(MODEL, replica, revision)
+            found.unclaimed(m.key_of(MODEL, replica), revision)
         case ("gone", str(name), bool(gone)):
             found.unreachable(name, now, gone=gone)
         case ("remove", str(name)):
@@ -414,6 +428,14 @@ def test_nodes_of_neighbouring_versions_understand_each_other(said: Any) -> None
     for protocol in (m.PROTOCOL + 1, m.PROTOCOL - 2):
         with pytest.raises(m.NotUnderstood):
             m.read(msgspec.json.encode({**fields, "protocol": protocol}), type(said))
+
+
+def test_a_node_and_a_claim_are_understood_after_years() -> None:
+    """A busy node tells its load twice a second, and a claim is renewed every few."""
+    told = 2 * 365 * 86400 * 20
+    late, claim = load("b", told), m.Claim(MODEL, "b", told)
+    assert m.read(m.bytes_of(late), m.Load) == late
+    assert m.read(m.bytes_of(claim), m.Claim) == claim
 
 
 def test_messages_are_bounded_and_of_a_version_that_is_spoken() -> None:

@@ -143,6 +143,8 @@ def main() -> None:
     parser.add_argument("--never-ready", action="store_true")
     parser.add_argument("--taken", type=Path, help="where this file is: remove it, and say that the port is taken")
     parser.add_argument("--journal")
+    parser.add_argument("--api-key")
+    parser.add_argument("--also", nargs="*")
     options = parser.parse_args()
     if options.taken and options.taken.exists():
         options.taken.unlink()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 import trustme
@@ -189,6 +191,37 @@ def test_hosts_that_are_none_and_servers_that_are_gone() -> None:
         url = server.url()
     refused(MediaNotFetched, url)
     refused(MediaNotFetched, "http://nowhere.invalid/")
+
+
+def test_names_whose_servers_are_silent_keep_no_other_name_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    look, go_on, asked = socket.getaddrinfo, threading.Event(), threading.Semaphore(0)
+
+    def slow(host: Any, *others: Any, **more: Any) -> Any:
+        if not str(host).endswith(".silent"):
+            return look(host, *others, **more)
+        asked.release()
+        go_on.wait()
+        raise socket.gaierror
+
+    async def run() -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                waiting = [asyncio.ensure_future(resolved("a.silent")) for _ in range(40)]
+                assert await resolved("127.0.0.1") == ("127.0.0.1",)
+                waiting += [asyncio.ensure_future(resolved("a.silent")) for _ in range(24)]
+                for _ in waiting:
+                    await asyncio.to_thread(asked.acquire)
+                with pytest.raises(BlockingIOError):
+                    await resolved("127.0.0.1")
+                waiting.pop().cancel()
+        finally:
+            go_on.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(one, socket.gaierror) for one in found)
+        assert await resolved("127.0.0.1") == ("127.0.0.1",)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    asyncio.run(run())
 
 
 def test_plain_http_only_where_it_is_wanted(server: MediaServer) -> None:

@@ -7,11 +7,13 @@ import pytest
 from supervisor.system.reach import Reach, leads_inside, reach_of
 
 MACHINE = ["127.0.0.1", "127.8.9.1", "localhost", "::1", "[::1]", "0.0.0.0", "::", "169.254.169.254", "fe80::1"]
+CLOUDS = ["168.63.129.16", "192.0.0.192", "100.100.100.200", "::ffff:168.63.129.16"]
 NETWORK = [
     "10.0.0.1",
     "172.16.0.1",
     "172.31.255.255",
     "192.168.1.1",
+    "100.101.102.103",
     "fd12::1",
     "::ffff:10.0.0.1",
     "fec0::1",
@@ -24,7 +26,7 @@ EVERYBODY = ["8.8.8.8", "172.32.0.1", "2001:4860:4860::8888", "198.18.0.1", "fc0
 @pytest.mark.parametrize(
     ("host", "reach"),
     [
-        *((host, Reach.MACHINE) for host in [*MACHINE, "::ffff:127.0.0.1"]),
+        *((host, Reach.MACHINE) for host in [*MACHINE, *CLOUDS, "::ffff:127.0.0.1"]),
         *((host, Reach.NETWORK) for host in NETWORK),
         *((host, Reach.EVERYBODY) for host in EVERYBODY),
     ],

@@ -20,6 +20,7 @@ from supervisor.core.workers import messages as m
 from supervisor.core.workers.token import JoinToken, decode, encode
 from supervisor.workers.authority import Authority, BadRequest, new_request
 from supervisor.workers.members import MOST_INVITATIONS, Members
+from supervisor.workers.membership import joined
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 from tests.support.patience import PATIENCE
 from tests.workers.stage import LISTEN, Host, hosts, invited, wait_for_gateway, workers
@@ -238,6 +239,23 @@ def test_members_outlive_a_restart(engine_binary: Path, host: Host) -> None:
                 if number == 0:
                     host.join(running, "kept")
                 wait_until(lambda: "kept" in workers(running), "the worker is known")
+
+
+def test_who_is_removed_before_it_has_spoken_is_none_and_takes_no_namesake_s_place(
+    daemon: RunningDaemon, engine_binary: Path
+) -> None:
+    hello = m.line_of(m.Hello(m.PROTOCOL, "1", "b", "m"))
+    with hosts(engine_binary, 2) as (old, new):
+        old.join(daemon, "twice")
+        member = joined(old.home / "worker")
+        assert member is not None
+        with contextlib.ExitStack() as stack:
+            first, second = (stack.enter_context(dialled(daemon, member.tls())) for _ in range(2))
+            daemon.http.delete("/api/v1/workers/twice").raise_for_status()
+            assert b'"worker_unknown"' in told(first, hello)
+            new.join(daemon, "twice")
+            assert b'"worker_unknown"' in told(second, hello)
+        assert workers(daemon)["twice"]["state"] == "away"
 
 
 def test_a_port_that_is_taken_is_told(engine_binary: Path) -> None:

@@ -5,11 +5,12 @@ Times are seconds of a monotonic clock of the node that looks. It trusts no othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from supervisor.core.cluster.messages import MOST_REPLICAS, Claim, Load, Node, Running
+from supervisor.core.cluster.identity import Peer
+from supervisor.core.cluster.messages import MOST_REPLICAS, Claim, Load, Node, Running, key_of, peer_of
 
 TELL_S: Final = 5.0
 """Seconds after which a node tells its load again, though nothing has changed."""
@@ -22,6 +23,9 @@ CLAIM_S: Final = 20.0
 
 RENEW_S: Final = 4.0
 """Seconds between two renewals: a store that pauses for as long as an election takes loses no claim."""
+
+MOST_REMOVED: Final = 1024
+"""Nodes that were removed, of which the certificates are remembered."""
 
 _AVOIDED_S: Final = 3.0  # for which nothing is sent to a node that could not be reached
 
@@ -69,6 +73,8 @@ class Directory:
     connected: bool = False
     _nodes: dict[str, Seen] = field(default_factory=dict)
     _claims: dict[str, dict[int, Claimed]] = field(default_factory=dict)  # by model and replica
+    _claim_keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # model and replica by key
+    _removed: dict[Peer, None] = field(default_factory=dict)  # those that were removed last
     _names: dict[str, str] = field(default_factory=dict)
     _knowing: dict[str, list[str]] = field(default_factory=dict)  # nodes by model, as the next one
     _running: dict[str, set[str]] = field(default_factory=dict)
@@ -89,8 +95,12 @@ class Directory:
         """Note that the others are not heard any more."""
         self.connected = False
 
-    def put(self, node: Node) -> None:
-        """Take in what is kept of a node: it is new, or has changed."""
+    def put(self, node: Node) -> bool:
+        """Take in what is kept of a node: it is new, or has changed. Return False where it was removed: its
+        certificate makes it no member any more, whatever it has written down since.
+        """
+        if peer_of(node) in self._removed:
+            return False
         seen = self._nodes.get(node.name)
         if seen is None:
             self._nodes[node.name] = Seen(node)
@@ -99,14 +109,28 @@ class Directory:
                 seen.avoid_until, seen.gone = 0.0, False
             seen.node = node
         self._indexed = False
+        return True
 
-    def remove(self, name: str) -> None:
-        """Take out a node that has left."""
+    def remove(self, name: str, *, for_good: bool = False) -> None:
+        """Take out a node that has left. for_good: it was removed."""
         self._untold.discard(name)
         seen = self._nodes.pop(name, None)
         if seen is not None:
             self._note(seen, {})
+            if for_good:
+                self.bar((peer_of(seen.node),))
         self._indexed = False
+
+    def bar(self, peers: Iterable[Peer]) -> None:
+        """Note who was removed, the last one last."""
+        self._removed.update((one, None) for one in peers)
+        for one in tuple(self._removed)[:-MOST_REMOVED]:
+            del self._removed[one]
+
+    @property
+    def removed(self) -> tuple[Peer, ...]:
+        """Nodes that were removed, the last one last."""
+        return tuple(self._removed)
 
     def hear(self, load: Load, now: float) -> bool:
         """Take in what a node does; return False where it is of no use: of no member, or older than the last one.
@@ -141,19 +165,32 @@ class Directory:
         before = known.get(claim.replica)
         if before is None or before.revision <= revision:
             known[claim.replica] = Claimed(claim, revision, now)
+            self._claim_keys[key_of(claim.model, claim.replica)] = claim.model, claim.replica
 
-    def unclaimed(self, model: str, replica: int, revision: int) -> None:
-        """Take in that a claim has been given up."""
-        known = self._claims.get(model, {})
-        before = known.get(replica)
-        if before is not None and before.revision < revision:
-            del known[replica]
-            if not known:
-                del self._claims[model]
+    def unclaimed(self, key: str, revision: int) -> None:
+        """Take in that the claim with this key has been given up."""
+        if (known := self._claim_keys.get(key)) is not None:
+            model, replica = known
+            if self._claims[model][replica].revision < revision:
+                self._unclaim(model, replica)
+
+    def end_claims(self, now: float) -> None:
+        """Forget the claims that have ended: other nodes may have made any number of them."""
+        known = [(model, number, one) for model, mine in self._claims.items() for number, one in mine.items()]
+        for model, replica, claimed in known:
+            if now - claimed.heard_at >= CLAIM_S:
+                self._unclaim(model, replica)
+
+    def _unclaim(self, model: str, replica: int) -> None:
+        del self._claim_keys[key_of(model, replica)]
+        del self._claims[model][replica]
+        if not self._claims[model]:
+            del self._claims[model]
 
     def forget_claims(self) -> None:
         """Forget all claims: those that there are will be told anew."""
         self._claims.clear()
+        self._claim_keys.clear()
 
     def unreachable(self, name: str, now: float, *, gone: bool) -> None:
         """Note that a node could not be reached. gone: nobody listens there any more, so its daemon has ended."""

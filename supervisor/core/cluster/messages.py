@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from supervisor.core.cluster.identity import Peer
 from supervisor.core.text.foreignjson import NotJson, typed
 
 PROTOCOL: Final = 1
@@ -34,6 +35,9 @@ MOST_TEXT: Final = 1 << 18
 MOST_CONFIG_BYTES: Final = 5 << 17
 """Bytes of the message with one: as JSON it has twice as many at most."""
 
+MOST_VERSION: Final = 1 << 20
+"""The highest number of a version of the configuration."""
+
 MOST_PROBLEM: Final = 500
 """Characters in which a node says why it has not taken a configuration over."""
 
@@ -49,6 +53,7 @@ Host = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:%-]{1,255}\Z")]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Count = Annotated[int, _COUNT]
 Bytes = Annotated[int, _BYTES]
+Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Replica = Annotated[int, msgspec.Meta(ge=0, le=MOST_REPLICAS - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1 << 30)]
 
@@ -126,7 +131,7 @@ class Load(msgspec.Struct, frozen=True):
     """
 
     node: NodeName
-    number: Count
+    number: Number
     started_at: float
     free_bytes: Bytes
     draining: bool = False
@@ -150,7 +155,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     model: ModelName
     node: NodeName
-    number: Count = 0
+    number: Number = 0
     replica: Replica = 0
     protocol: Count = PROTOCOL
 
@@ -159,12 +164,12 @@ class Config(msgspec.Struct, frozen=True):
     """A version of the configuration that all nodes share.
 
     Attributes:
-        number: from 1 on.
+        number: from 1 on; after the highest one from 1 on again.
         node: at which it was set. at: when, in seconds since 1970.
         text: YAML.
     """
 
-    number: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    number: Annotated[int, msgspec.Meta(ge=1, le=MOST_VERSION)]
     node: NodeName
     at: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
     text: Annotated[str, msgspec.Meta(max_length=MOST_TEXT)]
@@ -198,6 +203,11 @@ def read(data: bytes, kind: type[_Message]) -> _Message:
 
 def _most(kind: type) -> int:
     return MOST_CONFIG_BYTES if kind is Config else MOST_BYTES
+
+
+def peer_of(node: Node) -> Peer:
+    """Return a node as its certificate says it."""
+    return Peer(node.name, node.serial)
 
 
 def key_of(model: str, replica: int = 0) -> str:

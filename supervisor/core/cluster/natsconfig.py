@@ -7,7 +7,7 @@ needs: those of the buckets and of what is published, and answers to itself alon
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,12 @@ from supervisor.core.cluster.identity import SERVER, Peer
 
 LOADS: Final = "supervisor.load"
 """The subject on which nodes publish what they do."""
+
+SHARED: Final = "shared"
+"""The key of the configuration that all nodes share."""
+
+KEYS: Final[Mapping[str, str]] = {"config": SHARED}
+"""The one key of a bucket that has one."""
 
 _STORED: Final = 256 << 20  # bytes that JetStream may keep, on the disk and in memory
 
@@ -89,7 +95,7 @@ class NatsConfig:
         )
 
     def _user(self, peer: Peer) -> str:
-        told = [LOADS, *(f"$KV.{one}.>" for one in self.buckets), *_asked(self.buckets)]
+        told = [LOADS, *(f"$KV.{one}.{KEYS.get(one, '>')}" for one in self.buckets), *_asked(self.buckets)]
         heard = [LOADS, f"{inbox_of(peer)}.>"]
         publish, subscribe = (", ".join(map(_quoted, subjects)) for subjects in (told, heard))
         return f"{{ user: {_quoted(peer.uri)}, permissions: {{ publish: [{publish}], subscribe: [{subscribe}] }} }}"

@@ -31,7 +31,7 @@ _MOST_HEADERS: Final = 64
 _LONGEST_HEADER: Final = 512  # characters of a value
 _SECRET_HEADERS: Final = re.compile(r"jwt|session|\bsid\b|bearer|signature|assertion|oidc|dpop|pwd|otp", re.IGNORECASE)
 _SIGNED: Final = re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]", re.ASCII)  # a JSON web token's head, and more
-_DATA: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200};base64,", re.ASCII)
+_DATA: Final = re.compile(r"data:([\w.+-]{1,127}/[\w.+-]{1,127})?[^,]{0,200};base64,", re.ASCII)
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{1024,}={0,2}")  # a shorter text may be a word
 
 

@@ -278,7 +278,15 @@ def may_be_reached(rules: FetchRules, address: Address, own: tuple[Network, ...]
         inner = _inner(address)
         if inner is not None and (_within(address, _IS_ITS_INNER) or not may_be_reached(rules, inner, own)):
             return may_be_reached(rules, inner, own)
-    return address.is_global and not address.is_multicast and not address.is_reserved and not _within(address, own)
+    is_public = address.is_global and not address.is_multicast and not address.is_reserved
+    return is_public and not _within(address, (*own, *_NOT_PUBLIC))
+
+
+CLOUD_HOSTS: Final = tuple(map(ip_network, ("168.63.129.16", "192.0.0.192", "100.100.100.200")))
+"""Of Azure, Oracle and Alibaba: they look like any other address, and tell a virtual machine its secrets."""
+
+_NOT_PUBLIC: Final = (*CLOUD_HOSTS, *map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+"""Those, and networks that Python's releases do not agree on (RFC 6890, 7526, 9637)."""
 
 
 _IS_ITS_INNER: Final = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 HIDDEN = "(hidden)"
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|(?:^|[_-])PAT(?:[_-]|$)", re.IGNORECASE)
+_NAMED = re.compile(r"([^=:/]*+(?:=|:(?!//)))(?=.)", re.DOTALL)  # an option, a variable or a header, before its value
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 
@@ -24,12 +25,27 @@ def without_credentials(text: str) -> str:
 
 
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return a command line as it may be shown: without the values of options that are named like a secret."""
+    """Return a command line as it may be shown: without the values of options and variables named like a secret.
+
+    A command for a shell, and a header, which stand in one argument, count as well.
+    """
     shown, hide = [], False
     for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        is_option = argument.startswith("-")
-        hidden = HIDDEN if hide and not is_option else without_credentials(argument)
-        hide = is_option and is_likely_secret(name)
-        shown.append(f"{name}={HIDDEN}" if hide and equals else hidden)
+        named = _NAMED.match(argument)
+        is_option, names_secret = argument.startswith("-"), is_likely_secret(argument.partition("=")[0])
+        if hide and not is_option:
+            shown.append(HIDDEN)
+        elif " " in argument:
+            shown.append(_shown_words(argument))
+        else:
+            secret = named is not None and is_likely_secret(named[1])
+            shown.append(f"{named[1]}{HIDDEN}" if named and secret else without_credentials(argument))
+        hide = is_option and names_secret and " " not in argument
     return shown
+
+
+def _shown_words(text: str) -> str:
+    header, colon, _ = text.partition(": ")
+    if colon and " " not in header and is_likely_secret(header):
+        return f"{header}: {HIDDEN}"
+    return " ".join(shown_arguments(text.split(" ")))
