@@ -109,7 +109,8 @@ class Member:
             _log.warning("cluster_left_unsaid", reason=str(error))
 
     def admit(self, node: m.Node) -> tuple[m.Node, ...]:
-        """Make a host a member; the store is told as soon as it can be. Return all members."""
+        """Make a host a member; the store is told as soon as it can be. Return all members, of which this is one."""
+        self.directory.put(self._told.node())  # it may not have begun, for want of other servers
         self.directory.put(node)
         self._admitted[node.name] = node
         self._members(None)

@@ -696,7 +696,7 @@ async def test_a_server_that_has_lost_the_others_is_left(tmp_path: Path, monkeyp
     three, back = Three(tmp_path), asyncio.Event()
     servers = [Server("127.0.0.1", port) for port in three.ports]
     first, store = (
-        NatsStore(servers, three.kept.dialling(), three.kept.own, lambda now: back.set() if now else back.clear())
+        NatsStore(servers, three.kept.storing(), three.kept.own, lambda now: back.set() if now else back.clear())
         for _ in range(2)
     )
     async with contextlib.AsyncExitStack() as stack:
