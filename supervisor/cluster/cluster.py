@@ -166,6 +166,7 @@ class Cluster:
             drain=self._drained_by,
             is_member=self._roll.has,
             look=self._ground.look,
+            find=self._ground.registry.find,
             render_error=render_error,
         )
 

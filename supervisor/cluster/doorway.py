@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import msgspec
 import structlog
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.cluster.kept import Membership, Server
 from supervisor.cluster.lending import LENT, Lending
@@ -22,7 +22,7 @@ from supervisor.cluster.passed import read_passed
 from supervisor.cluster.tickets import Tickets
 from supervisor.cluster.views import VIEW
 from supervisor.core.cluster.identity import Peer
-from supervisor.core.cluster.messages import PROTOCOL, Host, Node, NodeName, Port
+from supervisor.core.cluster.messages import PROTOCOL, Host, ModelName, Node, NodeName, Port
 from supervisor.core.cluster.views import View
 from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
 from supervisor.core.text.foreignjson import NotJson, typed
@@ -93,13 +93,16 @@ class Admission:
             raise ClusterRefused(f"there is a node '{asked.name}' already: take another name", "node_exists")
         if self.members.full:
             raise ClusterRefused("no further node is taken", "cluster_full")
-        serves = Server(asked.host, asked.store_port) in self.kept.servers
+        place = Server(asked.host, asked.store_port)
+        serves = place in self.kept.servers
+        if serves and (place == self.kept.serves or any(one.server == place.text for one in self.members)):
+            raise ClusterRefused(f"there is a NATS server of the cluster at {place.text} already", "node_exists")
         try:
             certificate, serial = self.authority.sign_node(asked.request, asked.name, asked.host, server=serves)
         except BadRequest as error:
             raise ClusterRefused(str(error)) from None
         self.members.use(asked.secret)
-        self.members.add(Member(asked.name, serial, time.time()))
+        self.members.add(Member(asked.name, serial, time.time(), place.text if serves else ""))
         _log.info("node_joined", node=asked.name, host=asked.host)
         nodes = self.admit_node(Node(asked.name, asked.host, asked.port, "", serial=serial))
         return LetIn(certificate, self.authority.certificate, self.kept.servers, nodes)
@@ -116,6 +119,7 @@ class Doorway:
         lending: files of models, for the others.
         is_member: whether who has a certificate is a node, still and already.
         look: says what this node does now.
+        find: the model of a name. Raises ModelNotFound.
     """
 
     inside: ASGIApp
@@ -126,34 +130,43 @@ class Doorway:
     drain: Callable[[bool], None]
     is_member: Callable[[Peer], bool]
     look: Callable[[], Awaitable[View]]
+    find: Callable[[str], object]
     render_error: RenderError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        peer, method, path = scope.get(PEER), scope["method"], scope["path"]
+        peer, asked = scope.get(PEER), (scope["method"], scope["path"])
         try:
-            if method == "GET" and path == AUTHORITY:
+            if asked == ("GET", AUTHORITY):
                 await _say(send, 200, {"authority": self.kept.authority.read_text("ascii")})
-            elif method == "POST" and path == JOIN:
+            elif asked == ("POST", JOIN):
                 await _say(send, 200, msgspec.to_builtins(await self._join(receive)))
             elif peer is None or not self.is_member(peer):
                 raise _unknown(self.kept.name, peer)
-            elif method == "GET" and path.startswith(_SPENT):
-                await _say(send, 200, await self.tickets.spent(path.removeprefix(_SPENT)[:64]))
-            elif method == "GET" and path == VIEW:
-                await _say(send, 200, msgspec.to_builtins(await self.look()))
-            elif method == "POST" and path == _DRAIN:
-                await _say(send, 200, self._drain(await _body(receive)))
-            elif method in {"GET", "HEAD"} and path.startswith(LENT):
-                await self.lending.answer(scope, receive, send)
-            elif _may_ask(method, path):
-                await self._answer(peer, scope, receive, send)
             else:
-                raise RouteNotFound(f"Nodes do not ask each other for {method} {path}.")
+                await self._of_node(peer, scope, receive, send)
         except SupervisorError as error:
             await Responder(send, None).whole(*self.render_error(error))
 
-    async def _answer(self, peer: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _of_node(self, peer: Peer, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of a node. Raises SupervisorError."""
+        method, path = asked = scope["method"], scope["path"]
+        if method == "GET" and path.startswith(_SPENT):
+            await _say(send, 200, await self.tickets.spent(path.removeprefix(_SPENT)[:64]))
+        elif asked == ("GET", VIEW):
+            await _say(send, 200, msgspec.to_builtins(await self.look()))
+        elif asked == ("POST", _DRAIN):
+            await _say(send, 200, self._drain(await _body(receive)))
+        elif method in {"GET", "HEAD"} and path.startswith(LENT):
+            await self.lending.answer(scope, receive, send)
+        elif asked == _PLAN:
+            await self.inside(scope, await self._of_a_model(receive), send)
+        elif _may_ask(method, path):
+            await self._answer(peer, scope, receive, send)
+        else:
+            raise RouteNotFound(f"Nodes do not ask each other for {method} {path}.")
+
+    async def _answer(self, peer: Peer, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what a node passes on, within the rules of its client. Raises InvalidRequest."""
         passed = read_passed(scope)
         if passed is None:
@@ -161,12 +174,30 @@ class Doorway:
         scope, said = {**scope, MEANT: passed.model}, passed.rules
         if said is None:
             return await self.inside(scope, receive, send)
-        tally = self.tickets.tally(peer, said.name)
-        key = said.key(passed.model, peer, tally)
+        tally = self.tickets.tally(peer.name, said.name)
+        key = said.key(passed.model, peer.name, tally)
         try:
             await self.inside({**scope, KEY: key}, receive, send)
         finally:
             self.tickets.ended(said.ticket, tally, key.usage)
+
+    async def _of_a_model(self, receive: Receive) -> Receive:
+        """Return what receives a request for a plan, which is of a model that is known here, as it is known.
+
+        Raises InvalidRequest, ModelNotFound: of a file, or of a model of the hub, only a client may ask for one.
+        """
+        body = await _body(receive)
+        try:
+            asked = typed(body, _Plan)
+        except NotJson as error:
+            raise InvalidRequest(f"The request for a plan cannot be read: {error}.") from None
+        self.find(asked.target)
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return whole.pop() if whole else await receive()
+
+        return again
 
     async def _join(self, receive: Receive) -> LetIn:
         body = await _body(receive)
@@ -193,6 +224,10 @@ def _unknown(here: str, peer: Peer | None) -> SupervisorError:
     return NodeUnknown(f"The node {here} does not know the node {peer.name}, or not any more.")
 
 
+class _Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    target: ModelName
+
+
 class _Drain(msgspec.Struct, frozen=True):
     on: bool
 
@@ -213,9 +248,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _may_ask(method: str, path: str) -> bool:
-    """Return whether a node may ask another one for this: what it passes on for clients, and plans."""
-    if (method, path) == _PLAN:
-        return True
+    """Return whether a node may ask another one for this, as it passes it on for clients."""
     return is_relayed(path) or path.startswith(UPSTREAM) or (method == "GET" and asked_of(path) is not None)
 
 

@@ -28,6 +28,11 @@ class Server(msgspec.Struct, frozen=True):
     host: Host
     port: Port
 
+    @property
+    def text(self) -> str:
+        """Host and port in one."""
+        return f"{self.host}:{self.port}"
+
 
 class _Kept(msgspec.Struct, frozen=True):
     version: int

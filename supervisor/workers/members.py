@@ -22,11 +22,15 @@ _MOST_FILE: Final = 1 << 20
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A worker that may connect. serial: of its certificate, in hexadecimal. joined_at: seconds since 1970."""
+    """A worker that may connect. serial: of its certificate, in hexadecimal. joined_at: seconds since 1970.
+
+    server: of a node of a cluster: where its NATS server is; empty: it has none.
+    """
 
     name: Name
     serial: str
     joined_at: float
+    server: str = ""
 
 
 class _File(msgspec.Struct, frozen=True):

@@ -99,6 +99,8 @@ def test_tokens_are_paid_for_whatever_the_answer_says_of_them(shown: Stage, path
     body = {"prompt": "hi", "n_predict": 4, "response_fields": ["content"]} if path.endswith("completion") else CHAT
     used = shown.pays(shown.key(name), name, path, model="far", **body)
     assert used["completion_tokens"] > 0
+    two = shown.two.daemon.http
+    wait_until(lambda: two.get("/api/v1/history", params={"key": f"{name}@one"}).json()["requests"], "who has asked")
 
 
 def test_what_only_nodes_say_to_each_other_counts_for_nothing_of_a_client(shown: Stage) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import nats
 import psutil
 import pytest
+from nats.js.kv import KeyValue
 
 from supervisor.cluster.kept import membership
 from supervisor.core.cluster import messages as m
@@ -61,9 +63,10 @@ async def written(node: Node, record: bytes) -> m.Node | None:
         last = await nodes.put("two", record)
         watcher = await nodes.watch("two")
         async with asyncio.timeout(PATIENCE):
-            while (entry := await watcher._updates.get()) is None or entry.revision <= last:
-                pass
-        return None if entry.operation else m.read(entry.value or b"", m.Node)
+            while True:
+                entry = await watcher._updates.get()
+                if isinstance(entry, KeyValue.Entry) and (entry.revision or 0) > last:
+                    return None if entry.operation else m.read(entry.value or b"", m.Node)
     finally:
         await client.close()
 
@@ -98,6 +101,20 @@ def test_no_route_of_the_daemon_is_there_but_those_that_nodes_pass_on(pair: tupl
     if known:
         open_to_nodes = {row.path for row in ROWS if row.path.startswith("/api/v1/") and row in ANSWERED}
         assert not open_to_nodes
+
+
+def test_plans_are_of_models_that_are_known_as_they_are_known(pair: tuple[Node, Node], tmp_path: Path) -> None:
+    one, two = pair
+    (tmp_path / "there.gguf").write_bytes(b"GGUF")
+    with at_port_of(two, certificate_of(one)) as client:
+        assert client.post("/api/v1/plan", json={"target": "far"}).json()["fits"] is True
+        for target in (str(tmp_path / "there.gguf"), "/etc/passwd", "owner/repo", "a.gguf", "hf://owner/repo"):
+            answer = client.post("/api/v1/plan", json={"target": target})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found"), target
+        wrong: tuple[Any, ...] = ({"target": "far", "mmproj": "/etc/passwd"}, {"target": "far", "x": 1}, {}, [], 1)
+        for body in wrong:
+            answer = client.post("/api/v1/plan", json=body)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request"), body
 
 
 def test_every_port_is_one_of_those_that_are_tested(pair: tuple[Node, Node]) -> None:

@@ -121,7 +121,7 @@ def test_what_is_too_long_is_cut_between_characters() -> None:
     assert (one.asked_left_out, one.answer_left_out) == (("end",), ("end",))
     assert len(one.asked.encode()) <= 101
     assert one.answer == '{"said": "' + "ü" * 45
-    assert one.size <= 202
+    assert one.size == len(one.asked.encode()) + len(one.answer.encode()) <= 202
 
 
 def test_a_medium_is_left_out_before_anything_is_cut() -> None:

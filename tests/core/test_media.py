@@ -102,6 +102,8 @@ FORMS: dict[str, tuple[dict[str, Any], str, str]] = {
         "image",
     ),
     "decisions, beside": ({"state": 1, "images": [URL]}, "images.0", "image"),
+    "decisions, one": ({"state": 1, "images": URL}, "images", "image"),
+    "decisions, an object in the place of a list": ({"state": 1, "images": {"x": [URL]}}, "images.x.0", "image"),
 }
 
 
@@ -194,6 +196,12 @@ def test_other_requests_name_none(text: bytes) -> None:
     assert not may_name_media(text)
 
 
+def test_a_text_that_is_an_address_is_a_text() -> None:
+    texts = {"prompt": URL, "input": [URL], "content": URL, "system": URL, "query": URL, "documents": [URL]}
+    fields = {**texts, "messages": [{"role": "user", "content": URL}]}
+    assert list(places(fields)) == list(places(fields, others=True)) == []
+
+
 def test_arguments_and_tools_are_none_of_ours() -> None:
     fields = {
         "messages": [
@@ -217,6 +225,8 @@ OTHERS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"prompt": "a cat", "image": URL}, "image"),
     ({"images": [{"image_url": URL}]}, "images.0.image_url"),
     ({"images": [URL]}, "images.0"),
+    ({"images": URL}, "images"),
+    ({"messages": [{"role": "user", "content": "look", "images": [URL]}]}, "messages.0.images.0"),
 )
 
 

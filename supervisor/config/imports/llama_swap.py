@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
 from pathlib import PurePath
 
@@ -22,12 +23,32 @@ from supervisor.errors import ConfigError
 _MACRO = re.compile(r"\$\{(?!env\.)([\w-]+)\}")
 _VARIABLE = re.compile(r"\$\{env\.\w+\}")
 _MOST_TEXT = 1 << 16  # characters of a command, once macros are put in
+_MOST_TEXTS = 1 << 22  # of all commands and variables
 _PORT = re.compile(r"--port(?:=|\s+)\$\{PORT\}")
 _SILENT = {"startPort", "macros", "models", "groups", "hooks", "routing", "apiKeys", "globalTTL", "unloadTimeout"}
 _OUR_PARTS = Settings.model_fields.keys() - {"models", "groups"}
 _OUR_SOURCES = {"file", "source"}
 _MODEL_SILENT = {"cmd", "macros", "env", "aliases", "ttl", "concurrencyLimit", "filters", "proxy", "checkEndpoint"}
 _COMMAND_SILENT = _MODEL_SILENT | {"cmdStop", "useModelName"}
+
+
+class _Macros(ChainMap[str, object]):
+    """Macros by name. `used`: characters of the texts that they were put into, of all models."""
+
+    used: list[int]
+
+    @classmethod
+    def of_all(cls, data: Mapping[str, object]) -> _Macros:
+        """Return those of every model."""
+        found = cls(_mapping(data.get("macros")))
+        found.used = [0]
+        return found
+
+    def of_model(self, name: str, given: Mapping[str, object]) -> _Macros:
+        """Return those of one model."""
+        found = _Macros({"MODEL_ID": name}, _mapping(given.get("macros")), *self.maps)
+        found.used = self.used
+        return found
 
 
 def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
@@ -44,8 +65,10 @@ def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
     found = Carried()
     _top(data, found)
     binaries: set[str] = set()
+    macros = _Macros.of_all(data)
     for model, settings in _mapping(data.get("models")).items():
-        _model(model, _mapping(settings), _mapping(data.get("macros")), (found, binaries))
+        given = _mapping(settings)
+        _model(model, given, macros.of_model(model, given), (found, binaries))
     _engine(binaries, found)
     _groups(data, found)
     _further(data, found)
@@ -76,12 +99,9 @@ def _top(data: Mapping[str, object], found: Carried) -> None:
         found.note(key, "has no counterpart here")
 
 
-def _model(
-    name: str, given: Mapping[str, object], macros: Mapping[str, object], into: tuple[Carried, set[str]]
-) -> None:
+def _model(name: str, given: Mapping[str, object], known: _Macros, into: tuple[Carried, set[str]]) -> None:
     found, binaries = into
     where = f"models.{name}"
-    known = {**macros, **_mapping(given.get("macros")), "MODEL_ID": name}
     notes: list[str] = []
     program, *arguments = _words(str(given.get("cmd", "")), known, notes.append) or [""]
     if not program:
@@ -103,7 +123,7 @@ def _model(
         found.note(where, f"{key} has no counterpart here")
 
 
-def _command(name: str, given: Mapping[str, object], macros: Mapping[str, object], found: Carried) -> None:
+def _command(name: str, given: Mapping[str, object], macros: _Macros, found: Carried) -> None:
     """Carry a model that another program serves."""
     where = f"models.{name}"
     words = _words(str(given.get("cmd", "")), macros, lambda text: found.note(where, text), PLACES)
@@ -119,7 +139,7 @@ def _command(name: str, given: Mapping[str, object], macros: Mapping[str, object
         found.note(where, f"{key} has no counterpart here")
 
 
-def _managed(name: str, given: Mapping[str, object], macros: Mapping[str, object], found: Carried) -> dict[str, object]:
+def _managed(name: str, given: Mapping[str, object], macros: _Macros, found: Carried) -> dict[str, object]:
     """Return the settings beside the command."""
     settings: dict[str, object] = {}
     named = [alias.get("id") if isinstance(alias, dict) else alias for alias in _list(given.get("aliases"))]
@@ -173,9 +193,7 @@ def _filters(name: str, given: Mapping[str, object], found: Carried) -> dict[str
     return filters
 
 
-def _words(
-    command: str, macros: Mapping[str, object], note: Callable[[str], None], places: Collection[str] = ()
-) -> list[str]:
+def _words(command: str, macros: _Macros, note: Callable[[str], None], places: Collection[str] = ()) -> list[str]:
     """Return the words of the command as a shell would see them, without comment lines and line ends.
 
     places: what is put in when an engine is started; none: an option that says the port is left out.
@@ -192,7 +210,7 @@ def _words(
         return []
 
 
-def _replaced(text: str, macros: Mapping[str, object]) -> str:
+def _replaced(text: str, macros: _Macros) -> str:
     for _ in range(10):  # macros may use macros
         grown = sum(len(str(macros.get(one[1], one[0]))) for one in _MACRO.finditer(text))
         if len(text) + grown > _MOST_TEXT:
@@ -200,6 +218,9 @@ def _replaced(text: str, macros: Mapping[str, object]) -> str:
         before, text = text, _MACRO.sub(lambda one: str(macros.get(one[1], one[0])), text)
         if text == before:
             break
+    macros.used[0] += len(text)
+    if macros.used[0] > _MOST_TEXTS:
+        raise ConfigError(f"Commands and variables have more than {_MOST_TEXTS:,} characters, once macros are put in.")
     return text
 
 

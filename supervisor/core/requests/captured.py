@@ -98,7 +98,8 @@ class Captured:
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return len(self.asked) + len(self.answer) + sum(len(name) + len(value) for name, value in self.headers.items())
+        texts = (self.asked, self.answer, *self.headers, *self.headers.values())
+        return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
 def captured(heard: Heard, most: int) -> Captured:

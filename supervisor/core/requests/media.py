@@ -36,7 +36,11 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {  # type of a part → key of it
     "video_url": ("video_url", "video"),
     "audio_url": ("audio_url", "audio"),
 }
-_OTHERS: Final = (*dict.fromkeys(_PARTS.values()), *((kind, kind) for kind in ("image", "audio", "video")))
+_OTHERS: Final = (
+    *dict.fromkeys(_PARTS.values()),
+    *((kind, kind) for kind in ("image", "audio", "video")),
+    ("images", "image"),
+)
 """Keys under which other programs take media, whatever the type of the part."""
 
 _OF_TOOLS: Final = frozenset({"tools", "tool_choice", "functions", "metadata", "response_format"})
@@ -147,7 +151,7 @@ def places(
     while waiting:
         value, way, pictures = waiting.pop()
         if isinstance(value, str):
-            if wanted(value):
+            if pictures and wanted(value):
                 yield Place(_path(way), "image", value)
         elif isinstance(value, list):
             kinds = (str, list, dict) if pictures else (list, dict)
@@ -160,7 +164,7 @@ def places(
             replaced = any(place.source for place in found)
             # what looks like a part may be a message, whose `type` no engine reads
             waiting += [
-                (one, (way, key), others and way is None and key == "images")
+                (one, (way, key), pictures or (others and key == "images"))
                 for key, one in _below(value, way, others=others)
                 if not (replaced and key == "source")
             ]

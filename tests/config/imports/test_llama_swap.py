@@ -285,6 +285,17 @@ def test_what_is_not_carried_over_stays_a_comment(end: str) -> None:
     assert read_document(as_text(found.data, found.notes)).data == {"models": {"m": {"file": "/m.gguf"}}}
 
 
+def test_macros_of_all_commands_together_are_bounded() -> None:
+    one = f"llama-server -m /a.gguf --alias {'x' * 60_000}"
+    models = "".join(f"  m{number}: {{cmd: '${{one}}'}}\n" for number in range(80))
+    env = "".join(f"    - 'A{number}=${{one}}'\n" for number in range(80))
+    for text in (f"models:\n{models}", f"models:\n  m:\n    cmd: llama-server -m /a.gguf\n    env:\n{env}"):
+        with pytest.raises(ConfigError, match="characters"):
+            from_llama_swap(f"macros: {{one: {one}}}\n{text}")
+    few = "".join(models.splitlines(keepends=True)[:60])
+    assert len(from_llama_swap(f"macros: {{one: {one}}}\nmodels:\n{few}").models) == 60
+
+
 def test_macros_of_a_command_are_bounded() -> None:
     macros = "".join(f"  m{n}: {f'${{m{n - 1}}}' * 10}\n" for n in range(1, 9))
     with pytest.raises(ConfigError, match="more than 65,536 characters"):
