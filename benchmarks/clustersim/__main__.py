@@ -157,7 +157,7 @@ async def run(nodes: int, servers: int, asked: argparse.Namespace) -> Result:
                 await fleet.answered()
                 await fleet.all_hear()
         finally:
-            result.answers, result.twice, result.loads = dict(fleet.seen.answers), fleet.seen.twice, fleet.seen.loads
+            result.answers, result.twice, result.loads = dict(fleet.answers), fleet.loads.twice, fleet.loads.count
             await fleet.close()
     _say(json.dumps(asdict(result)))
     return result

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,17 +27,42 @@ _GIB: Final = 1 << 30
 
 
 @dataclass
-class Seen:
-    """What has happened.
+class Loads:
+    """Counts loads, and those that no claim allowed.
 
     Attributes:
-        answers: requests, by what became of them.
-        twice: models loaded on a node while another one had them that had not lost them.
+        has: whether a node has a model, which is ready or comes up.
+        lost: whether a node may have lost its claims without knowing.
+        claims: what is known of claims of a model on a node: who has claimed which copy.
+        twice: models loaded on a node while another one had them that had not lost them, and not as a further copy.
     """
 
-    answers: Counter[str] = field(default_factory=Counter)
+    has: Callable[[str, str], bool]
+    lost: Callable[[str], bool]
+    claims: Callable[[str, str], Set[tuple[str, int]]]
     twice: list[str] = field(default_factory=list)
-    loads: int = 0
+    count: int = 0
+    _having: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def begun(self, name: str, model: str, at: float) -> None:
+        """Take note of an engine that starts."""
+        self.count += 1
+        for (other, loaded), count in self._having.items():
+            lost = self.lost(other) or self.lost(name)
+            has = loaded == model and other != name and count and self.has(other, model)
+            if has and not lost and not self._are_copies(model, name, other):
+                self.twice.append(f"{at:.1f}: {model} on {name}, though {other} has it")
+        self._having[name, model] += 1
+
+    def ended(self, name: str, model: str) -> None:
+        """Take note of an engine that has ended."""
+        self._having[name, model] -= 1
+
+    def _are_copies(self, model: str, one: str, other: str) -> bool:
+        """Whether each of two nodes has claimed a copy of its own."""
+        claims = self.claims(one, model) | self.claims(other, model)
+        first, second = ({replica for node, replica in claims if node == name} for name in (one, other))
+        return bool(first - second) and bool(second - first)
 
 
 class Fleet:
@@ -47,13 +72,13 @@ class Fleet:
         self.network = Network()
         self.nodes: dict[str, SimNode] = {}
         self.ahead: defaultdict[str, float] = defaultdict(float)  # seconds by which clocks are ahead
-        self.seen = Seen()
+        self.answers: Counter[str] = Counter()  # requests, by what became of them
+        self.loads = Loads(self.has, self._lost, self._claims)
         self.dice = dice
         self.models = [f"model-{number}" for number in range(max(2, count // 2))]
         self._kind = Kind(dict.fromkeys(self.models, 10 * _GIB), 25 * _GIB, load_s=3.0, first_s=0.05, rest_s=0.5)
         self._servers, self._links = servers, links
         self._tls = servers.kept.dialling()
-        self._having: Counter[tuple[str, str]] = Counter()
         self._apart: dict[str, tuple[float, float | None]] = {}
         self._started: Callable[[str, str], None] = lambda name, model: None
         self._asking: set[asyncio.Task[None]] = set()
@@ -92,16 +117,16 @@ class Fleet:
     # what is watched
 
     def _lives(self, name: str, model: str, lives: bool) -> None:
-        if not lives:
-            self._having[name, model] -= 1
-            return
-        self.seen.loads += 1
-        for (other, loaded), count in self._having.items():
-            lost = self._lost(other) or self._lost(name)
-            if loaded == model and other != name and count and self.has(other, model) and not lost:
-                self.seen.twice.append(f"{time.monotonic():.1f}: {model} on {name}, though {other} has it")
-        self._having[name, model] += 1
-        self._started(name, model)
+        if lives:
+            self.loads.begun(name, model, time.monotonic())
+            self._started(name, model)
+        else:
+            self.loads.ended(name, model)
+
+    def _claims(self, name: str, model: str) -> Set[tuple[str, int]]:
+        """What a node knows of claims of a model."""
+        found = self.nodes[name].directory.claims(model, time.monotonic() + self.ahead[name])
+        return {(one.claim.node, one.claim.replica) for one in found}
 
     def _lost(self, name: str) -> bool:
         """Whether a node was cut off for so long that it may have lost its claims."""
@@ -126,7 +151,7 @@ class Fleet:
         task.add_done_callback(self._asking.discard)
 
     async def _asked(self, name: str, model: str) -> None:
-        self.seen.answers[await self.asked(name, model)] += 1
+        self.answers[await self.asked(name, model)] += 1
 
     async def asked(self, name: str, model: str) -> str:
         """What becomes of a request: `answered`, an error's code, or that its front door died."""

@@ -249,13 +249,20 @@ class Cluster:
         return ClusterStatus(
             node=self._kept.name,
             connected=self._directory.connected,
-            unable=None if self._directory.connected else _OUTSIDE if self._store.refused else self._unable,
+            unable=None if self._directory.connected else self._why_unable,
             servers=[f"{one.host}:{one.port}" for one in self._kept.servers],
             serves=self._server is not None,
             config_version=self._sharing.number,
             config_problem=self._sharing.problem or None,
             nodes=[self._shown(seen, now) for seen in sorted(self._directory, key=lambda one: one.node.name)],
         )
+
+    @property
+    def _why_unable(self) -> str | None:
+        if self._store.refused:
+            return _OUTSIDE
+        unready = self._member.unready
+        return self._unable or (f"its NATS servers do not answer as they should: {unready}" if unready else None)
 
     def figures(self) -> ClusterFigures:
         """Return what there is to be counted."""

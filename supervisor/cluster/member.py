@@ -26,6 +26,7 @@ _log = structlog.get_logger()
 
 _AT_ONCE_S: Final = 0.5  # the shortest time between two loads that are told
 _AGAIN_S: Final = 1.0
+_MOST_CAUSES: Final = 16  # of not being ready, each of which is logged once
 _NEWCOMER_S: Final = 0.02  # for each node there is: all that come meanwhile get one answer, as everybody hears it
 _CLAIMS_S: Final = 0.1  # the shortest time between two looks at the claims
 _UNUSED_S: Final = 15.0  # a claim that no load follows is given up after so long
@@ -55,6 +56,7 @@ class Member:
 
     Attributes:
         changes: is told whenever the directory changes.
+        unready: why the store cannot be used, though it is connected; empty: it can.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Member:
     ) -> None:
         self.directory = directory
         self.changes = Changes()
+        self.unready = ""
         self._store = store
         self._told = told
         self._pool = told.pool
@@ -96,19 +99,18 @@ class Member:
         if self._answering is not None:
             self._answering.cancel()
 
-    async def leave(self, *, for_good: bool = False) -> None:
-        """Give up all claims. for_good: be no member any more, either."""
+    async def leave(self) -> None:
+        """Give up all claims."""
         self.disown()
         try:
             for model, mine in tuple(self._mine.items()):
                 await self._store.update("claims", m.key_of(model, mine.replica), None, mine.revision)
-            if for_good:
-                await self._forget_node(self.directory.me)
         except StoreUnavailable as error:
             _log.warning("cluster_left_unsaid", reason=str(error))
 
     def admit(self, node: m.Node) -> tuple[m.Node, ...]:
-        """Make a host a member; the store is told as soon as it can be. Return all members."""
+        """Make a host a member; the store is told as soon as it can be. Return all members, of which this is one."""
+        self.directory.put(self._told.node())  # it may not have begun, for want of other servers
         self.directory.put(node)
         self._admitted[node.name] = node
         self._members(None)
@@ -133,7 +135,7 @@ class Member:
 
     async def remove(self, name: str) -> None:
         """Take a node out that is no more. Raises StoreUnavailable."""
-        await self._forget_node(name)
+        await self._store.put("nodes", name, None)
 
     def connected(self, *, now: bool) -> None:
         """Note that the store has come, or has gone."""
@@ -176,15 +178,21 @@ class Member:
     # what is heard
 
     async def _take_part(self) -> None:
+        said: set[str] = set()
         while True:
             self._again.clear()
             try:
                 await self._begin()
             except StoreUnavailable as error:
-                _log.debug("cluster_not_ready", reason=str(error))
+                self.unready = str(error)
+                if self.unready not in said and len(said) < _MOST_CAUSES:
+                    said.add(self.unready)
+                    _log.warning("cluster_not_ready", reason=self.unready)
                 self.directory.disconnect()
                 await asyncio.sleep(_AGAIN_S)
                 continue
+            self.unready = ""
+            said.clear()
             _log.info("cluster_connected", nodes=[seen.node.name for seen in self.directory])
             self.changes.tell()
             await self._again.wait()
@@ -382,6 +390,3 @@ class Member:
         if self._told.running(model) is not None:
             _log.warning("claim_lost", model=model, node=node, effect="it is unloaded here, after its requests")
             self._pool.ask_unload(model, serves_waiting=True)
-
-    async def _forget_node(self, name: str) -> None:
-        await self._store.put("nodes", name, None)

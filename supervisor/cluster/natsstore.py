@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar, get_args
@@ -15,7 +16,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error, NoServersError
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig, StorageType
-from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError
+from nats.js.errors import KeyNotFoundError, KeyWrongLastSequenceError, NoKeysError, NotFoundError
 from nats.js.kv import KeyValue
 
 from supervisor.cluster.kept import Server
@@ -24,6 +25,7 @@ from supervisor.core.cluster.directory import CLAIM_S
 from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.messages import MOST_BYTES, MOST_CONFIG_BYTES
 from supervisor.core.cluster.natsconfig import LOADS, inbox_of
+from supervisor.core.cluster.trust import Trust
 
 _Result = TypeVar("_Result")
 
@@ -86,6 +88,7 @@ class NatsStore:
         self._stream: JetStreamContext | None = None
         self._buckets: dict[Bucket, KeyValue] = {}
         self._answers = True
+        self._trust = Trust()
         self.refused = False
         self._said = ""
         self._followed: dict[Bucket, tuple[KeyValue.KeyWatcher, asyncio.Task[None]]] = {}
@@ -103,7 +106,8 @@ class NatsStore:
             try:
                 made = _Client()
                 await made.connect(
-                    servers=self._urls,
+                    servers=random.sample(self._urls, len(self._urls)),
+                    dont_randomize=True,  # the next one is never the one that was left
                     name=self._own.name,
                     inbox_prefix=inbox_of(self._own),
                     tls=self._tls,
@@ -142,6 +146,27 @@ class NatsStore:
                     _log.warning("cluster_store_silent", reason=str(error) or type(error).__name__)
             if answers != self._answers:
                 self._note(answers=answers)
+            if answers and len(self._urls) > 1:
+                await self._leave_undecided(self._client)
+
+    async def _leave_undecided(self, client: Client) -> None:
+        """Connect to another server if this one has decided nothing for a while: it has lost the others."""
+        clock = asyncio.get_running_loop().time
+        if self._trust.is_to_be_asked(clock()):
+            assert self._stream is not None
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._stream.stream_info("KV_claims")
+                decides = True
+            except NotFoundError:  # it is not there yet, and that is known
+                decides = True
+            except (Error, OSError, TimeoutError):
+                decides = False
+            self._trust.note(clock(), decides=decides)
+        if self._trust.ends(clock()):
+            left = client.connected_url
+            _log.warning("cluster_server_left", server=left and left.netloc, reason="it decides nothing")
+            await client.force_reconnect()
 
     def _note(self, *, answers: bool) -> None:
         self._answers = answers
@@ -156,14 +181,14 @@ class NatsStore:
     async def put(self, bucket: Bucket, key: str, value: bytes | None) -> None:
         """See `Store`."""
         store = self._of(bucket)
-        await _asked(store.delete(key) if value is None else store.put(key, value))
+        await self._written(store.delete(key) if value is None else store.put(key, value))
 
     async def create(self, bucket: Bucket, key: str, value: bytes) -> Entry:
         """See `Store`."""
         store = self._of(bucket)
         for _ in range(3):
             with contextlib.suppress(KeyWrongLastSequenceError, KeyNotFoundError):  # it may end in between
-                return Entry(key, value, await _asked(store.create(key, value)))
+                return Entry(key, value, await self._written(store.create(key, value)))
             with contextlib.suppress(KeyNotFoundError):
                 found = await _asked(store.get(key))
                 return Entry(key, found.value, found.revision or 0)
@@ -174,8 +199,8 @@ class NatsStore:
         store = self._of(bucket)
         try:
             if value is not None:
-                return await _asked(store.update(key, value, last=revision))
-            await _asked(store.delete(key, last=revision))
+                return await self._written(store.update(key, value, last=revision))
+            await self._written(store.delete(key, last=revision))
         except (KeyWrongLastSequenceError, KeyNotFoundError):
             return None
         return revision
@@ -258,6 +283,20 @@ class NatsStore:
                 if (work := getattr(self._client, name, None)) is not None:
                     work.cancel()
 
+    async def _written(self, work: Awaitable[_Result]) -> _Result:
+        """Return what a call gives that writes. Raises as `_asked`."""
+        clock = asyncio.get_running_loop().time
+        try:
+            found = await _asked(work)
+        except StoreUnavailable:
+            self._trust.note(clock(), decides=False)
+            raise
+        except (KeyNotFoundError, KeyWrongLastSequenceError):
+            self._trust.note(clock(), decides=True)
+            raise
+        self._trust.note(clock(), decides=True)
+        return found
+
     def _of(self, bucket: Bucket) -> KeyValue:
         found = self._buckets.get(bucket)
         if found is None:
@@ -289,6 +328,7 @@ class NatsStore:
 
     async def _back(self) -> None:
         self.refused = False
+        self._trust.connected()
         self._note(answers=True)
 
 

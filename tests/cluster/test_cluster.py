@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from supervisor.cluster.known import known_in
 from supervisor.core.workers.token import decode, encode
 from tests.cluster.stage import Node, cluster_of, events
 from tests.support.daemon import running_daemon, scratch_home, wait_until
@@ -494,6 +495,19 @@ def test_a_node_leaves(engine_binary: Path, scripted_model: ScriptedModel) -> No
         assert "is removed" in one.did("cluster", "remove", "two")
         assert one.run("cluster", "remove", "two").returncode == 1
         assert chat(one, "far").status_code == 404
+
+
+def test_who_joins_knows_the_first_node_though_its_server_waits_for_others(engine_binary: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        one, two, three = (
+            Node(name, stack.enter_context(scratch_home()), engine_binary, {}) for name in ("one", "two", "three")
+        )
+        one.init(two, three)
+        one.start(alone=True)
+        stack.callback(one.end)
+        two.join(one)
+        assert {node.name for node in known_in(two.home / "cluster").read()[0]} == {"one", "two"}
+        assert not one.cluster()["connected"]
 
 
 def test_in_no_cluster_nothing_of_it_is_there(engine_binary: Path) -> None:

@@ -27,7 +27,7 @@ from supervisor.cluster.joining import begin
 from supervisor.cluster.kept import Membership, Server, keep
 from supervisor.cluster.natsserver import NatsServer, locate
 from supervisor.cluster.natsstore import NatsStore
-from supervisor.cluster.store import Bucket
+from supervisor.cluster.store import Bucket, StoreUnavailable
 from supervisor.core.cluster.identity import SERVER
 from supervisor.core.cluster.natsconfig import NatsConfig, inbox_of
 from supervisor.errors import NatsServerFailed, NatsServerMissing
@@ -313,24 +313,28 @@ async def said_to(kept: Membership, port: int) -> bytes:
 
 
 async def test_the_port_for_servers_is_for_servers(tmp_path: Path) -> None:
-    """Servers reach each other in `test_three_of_them_keep_what_is_stored_when_one_ends`."""
     three = Three(tmp_path / "cluster")
     second = second_of(three.kept, tmp_path / "second")
+    server = second_of(three.kept, tmp_path / "server", server=True)
     async with three.running(0):
         with pytest.raises(REFUSALS):
             await asyncio.to_thread(say_as_server, three.routes[0], bare(three.kept))
         said = await asyncio.to_thread(say_as_server, three.routes[0], second.dialling())
         assert b"Authorization Violation" in said
         assert b"PONG" not in said
+        assert b"PONG" in await asyncio.to_thread(say_as_server, three.routes[0], server.dialling())
 
 
 def say_as_server(port: int, tls: ssl.SSLContext) -> bytes:
-    """What a server answers to CONNECT at its port for servers, where TLS comes first, until it hangs up."""
+    """What a server answers to CONNECT at its port for servers, where TLS comes first, until it hangs up.
+
+    CONNECT has to be the first that it is told, and to name the cluster.
+    """
     with (
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain,
         tls.wrap_socket(plain, server_hostname="node") as inside,
     ):
-        inside.sendall(b'INFO {"server_id":"x"}\r\nCONNECT {"verbose":false}\r\nPING\r\n')
+        inside.sendall(b'CONNECT {"verbose":false,"name":"x","cluster":"supervisor"}\r\nPING\r\n')
         found = b""
         while b"PONG" not in found and (piece := inside.recv(4096)):
             found += piece
@@ -601,15 +605,16 @@ class Three:
         self.kept = node(folder)
 
     @contextlib.asynccontextmanager
-    async def running(self, number: int) -> AsyncIterator[Child]:
-        """One of them."""
+    async def running(self, number: int, *, apart: bool = False) -> AsyncIterator[Child]:
+        """One of them. apart: it reaches no other one, nor they it."""
+        routes = [free_port() for _ in range(3)] if apart else self.routes
         config = NatsConfig(
             name=f"node-{number}",
             host="127.0.0.1",
             port=self.ports[number],
             folder=str(self._folder / f"store-{number}"),
-            routes=[f"127.0.0.1:{port}" for port in self.routes],
-            route_port=self.routes[number],
+            routes=[f"127.0.0.1:{port}" for port in routes if port != routes[number]],
+            route_port=routes[number],
             authority=str(self.kept.authority),
             chain=str(self.kept.chain),
             key=str(self.kept.key),
@@ -682,6 +687,43 @@ async def test_a_server_that_stands_still_is_left_at_once(tmp_path: Path, monkey
         await becomes(False)
         await becomes(True)
         assert three.ports[number] not in ports_reached()
+
+
+async def test_a_server_that_has_lost_the_others_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.core.cluster.trust.ASK_S", 0.0)
+    monkeypatch.setattr("supervisor.cluster.natsstore._PING_S", 1)
+    monkeypatch.setattr("random.sample", lambda servers, count: list(servers))  # the first one is the first
+    three, back = Three(tmp_path), asyncio.Event()
+    servers = [Server("127.0.0.1", port) for port in three.ports]
+    first, store = (
+        NatsStore(servers, three.kept.storing(), three.kept.own, lambda now: back.set() if now else back.clear())
+        for _ in range(2)
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        for number in (1, 2):
+            await stack.enter_async_context(three.running(number))
+        async with three.running(0):
+            await first.connect()
+            await is_ready(first)
+            await first.close()
+        await stack.enter_async_context(three.running(0, apart=True))
+        stack.push_async_callback(store.close)
+        await store.connect()
+        assert three.ports[0] in ports_reached()
+        back.clear()
+        async with asyncio.timeout(PATIENCE):
+            await back.wait()
+        assert three.ports[0] not in ports_reached()
+        await is_ready(store)
+        assert (await store.create("claims", "key", b"value")).value == b"value"
+
+
+async def is_ready(store: NatsStore) -> None:
+    """Wait until it can be used."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                return await store.ready()
 
 
 def ports_reached() -> set[int]:

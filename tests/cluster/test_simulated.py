@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -72,3 +73,34 @@ def test_what_was_loaded_twice_once_is_not_any_more(seed: int) -> None:
 
 def test_the_same_seed_gives_the_same_run() -> None:
     assert outcome(3) == outcome(3)
+
+
+def test_why_a_node_is_not_ready_is_told_once_and_shown_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    class Log:
+        def warning(self, event: str, *, reason: str) -> None:
+            told.append(f"{event}: {reason}")
+
+        def info(self, event: str, **_: object) -> None:
+            told.append(event)
+
+    monkeypatch.setattr("supervisor.cluster.member._log", Log())
+
+    async def happens() -> None:
+        world = World(1)
+        node, servers = world.nodes["n0"], world.servers
+        for server in servers.all[1:]:
+            servers.kill(server)
+        node.start()
+        await asyncio.sleep(30.0)
+        assert told == ["cluster_not_ready: it does not answer"]
+        assert node.member.unready == "it does not answer"
+        for server in servers.all[1:]:
+            servers.start(server)
+        await asyncio.sleep(30.0)
+        assert (told[1:], node.member.unready) == (["cluster_connected"], "")
+        world.stores["n0"].close()
+        await node.die(silently=False)
+
+    run(happens())
