@@ -28,7 +28,7 @@ class Surroundings:
     devices: Path = Path("/dev")
     procfs: Path = Path("/proc")
     system: str = sys.platform
-    limit_s: float = 5.0
+    limit_s: float = 20.0
     nvml: tuple[str, ...] = field(default=(sys.executable, "-P", str(_HELPER)))
 
     def tool(self, name: str) -> str | None:
