@@ -244,6 +244,8 @@ HEADS = {
     "harmony": "<|channel|>commentary to=get_weather<|message|>{",
     "quotes": '"',
     "escapes": "\\",
+    "escaped quotes": '\\"',
+    "words": "city=a ",
 }
 PREFIXES = {
     "": "",
@@ -254,10 +256,16 @@ VALUES = {
     "in a parameter": "<function=get_weather><parameter=city>",
     "in a gemma string": '<|tool_call>call:get_weather{city:<|"|>',
 }
+IN_LINES = {
+    "in a shell's string": '```tool_code\nget_weather "',
+    "behind a shell's string": "```tool_code\nget_weather 'Paris' ",
+}
 IN_VALUES = ("closers", "closers in a value", "doubtful ends in a value", "calls in values", "gemma tokens")
+OF_LINES = ("quotes", "escapes", "escaped quotes", "words")
 COSTS = [
     *((f"{head}, {name}", prefix + "\0" + HEADS[head]) for head in HEADS for name, prefix in PREFIXES.items()),
     *((f"{head}, {name}", prefix + "\0" + HEADS[head]) for head in IN_VALUES for name, prefix in VALUES.items()),
+    *((f"{head}, {name}", prefix + "\0" + HEADS[head]) for head in OF_LINES for name, prefix in IN_LINES.items()),
 ]
 
 

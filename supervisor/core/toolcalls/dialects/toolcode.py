@@ -24,7 +24,9 @@ _LINE: Final = re.compile(r"[^\n]*")
 _BLANKS: Final = re.compile(r"[ \t]*")
 _INFO: Final = re.compile(r"\w*")
 _MAX_LINE: Final = 64 * 1024
-_QUOTED: Final = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'""")
+_QUOTED: Final = re.compile(r""""(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'[^']*+(?:'|\Z)""")
+"""A string, or the rest of the line where it does not end: each character is looked at once."""
+
 _NO_CALL: Final = re.compile(r"[|&;<>$`(){}\[\]*#\"'\\]")
 _NAMED: Final = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?|([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
@@ -153,7 +155,7 @@ def arguments_of(line: str, tool: Tool) -> dict[str, Json] | None:
         return None
     try:
         words = shlex.split(line)
-    except ValueError:
+    except ValueError:  # a string does not end
         return None
     found: dict[str, Json] = {}
     first = (tool.order or ("",))[0]
