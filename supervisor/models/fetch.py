@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,6 +24,8 @@ from supervisor.system.paths import Places
 
 Siblings: TypeAlias = tuple[tuple[str, int], ...]
 """References and sizes, as in `PlanRequest`."""
+
+_MOST_SIBLINGS = 64  # each may be planned, for advice
 
 
 @dataclass
@@ -128,10 +131,11 @@ def hub_models(
 
 
 def siblings_of(chosen: Chosen) -> Siblings:
-    """Return the other variants of the same model in its repository, as far as its files are known."""
+    """Return the other variants of the same model in its repository, the best ones, as far as its files are known."""
     others = catalog_of(chosen.repository.files).variants
-    same = [one for one in others if one.base == chosen.variant.base and one != chosen.variant and not one.missing]
-    return tuple((replace(chosen, variant=one).reference, one.size) for one in same if one.size)
+    same = (one for one in others if one.base == chosen.variant.base and one != chosen.variant and not one.missing)
+    sized = ((one, one.size) for one in same if one.size)
+    return tuple((replace(chosen, variant=one).reference, size) for one, size in islice(sized, _MOST_SIBLINGS))
 
 
 def wants_projector(options: LaunchOptions) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypeAlias
 
 from supervisor.core.repository.entries import RepoFile, Variant
 from supervisor.core.repository.mlx import NAME as MLX
-from supervisor.core.repository.names import quant_of, usual
+from supervisor.core.repository.names import folder_of, usual
 from supervisor.core.repository.quality import ORDER, rank
 from supervisor.core.repository.variants import Catalog
 from supervisor.errors import ShardMissing, VariantAmbiguous, VariantNotFound
@@ -25,6 +26,9 @@ _SPILLED_FROM = ORDER.index("Q4_K_M")
 _MIB = 1 << 20
 _GIB = 1 << 30
 _MAX_NAMED = 3
+_MAX_TOLD = 64  # variants that a message names
+_MAX_CHOICES = 256
+"""Models of one repository among which the best is looked for: each is planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tu
     The model for MLX is named `mlx`; it is also found by the repository's name where there is none in GGUF.
 
     A quantisation is one whole token, in any case: `Q4_K` is not `Q4_K_M`, `F16` is not `BF16`. `Q4_K_XL` finds
-    `UD-Q4_K_XL` where there is no plain one. Raises VariantNotFound with what there is, VariantAmbiguous, ShardMissing
-    with the parts that are not there.
+    `UD-Q4_K_XL` where there is no plain one. Raises VariantNotFound with what there is, ShardMissing with the parts
+    that are not there, and VariantAmbiguous, also where there are too many to choose from.
     """
     if path is not None:
         found = _by_path(catalog, path)
@@ -68,16 +72,26 @@ def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tu
         raise VariantNotFound(_not_found(catalog, repo, path or quant))
     if quant is None and path is None:
         whole = tuple(variant for variant in found if not variant.missing)
+        if len(whole) > _MAX_CHOICES:
+            raise VariantAmbiguous(
+                f"{repo} has {len(whole)} models, too many to choose from ({_MAX_CHOICES}); name one by its "
+                f"quantisation or its path: {repo}/{whole[0].path}."
+            )
         return whole or (_whole(found[0]),)
     if len(found) > 1:
-        names = ", ".join(f"{repo}/{variant.path}" for variant in found)
+        names = _told((f"{repo}/{variant.path}" for variant in found), len(found))
         raise VariantAmbiguous(f"{repo} has several files for '{path or quant}'; name one by its path: {names}.")
     return (_whole(found[0]),)
 
 
 def listing(assessed: Sequence[Assessment]) -> str:
     """Return the variants on one line: name, size, and whether each fits."""
-    return ", ".join(_entry(one) for one in assessed)
+    return _told(map(_entry, assessed), len(assessed))
+
+
+def _told(texts: Iterable[str], count: int) -> str:
+    more = f" and {count - _MAX_TOLD} more" if count > _MAX_TOLD else ""
+    return ", ".join(islice(texts, _MAX_TOLD)) + more
 
 
 def best(assessed: Sequence[Assessment], prefer: Preference | None = None) -> Variant | None:
@@ -110,26 +124,11 @@ def _preferred(ordered: Sequence[Assessment], prefer: Preference) -> Variant | N
 
 
 def projector_for(catalog: Catalog, variant: Variant) -> RepoFile | None:
-    """Return the projector to use, from those nearest to the variant's folder: F16, else the best there is."""
-    if not catalog.projectors:
-        return None
-    nearest = _nearest(catalog.projectors, variant)
-    exact = [file for file in nearest if quant_of(file.path) == "F16"]
-    return min(exact or nearest, key=lambda file: (rank(quant_of(file.path)), file.path))
-
-
-def _nearest(files: Sequence[RepoFile], variant: Variant) -> list[RepoFile]:
-    """Return the files in the deepest folder that also holds the variant.
-
-    Files of other folders count only if there are none.
-    """
-    here = variant.folder.split("/") if variant.folder else []
-    for depth in range(len(here), -1, -1):
-        folder = "/".join(here[:depth])
-        found = [file for file in files if file.path.rpartition("/")[0] == folder]
-        if found:
-            return found
-    return list(files)
+    """Return the projector to use, from those in the deepest folder that also holds the variant, else from all."""
+    best_of, folder = catalog.best_projectors, variant.folder
+    while folder and folder not in best_of:
+        folder = folder_of(folder)
+    return best_of.get(folder) or best_of.get(None)
 
 
 def _by_path(catalog: Catalog, path: str) -> tuple[Variant, ...]:
@@ -152,7 +151,7 @@ def _whole(variant: Variant) -> Variant:
         return variant
     more = f" and {len(variant.missing) - _MAX_NAMED} more" if len(variant.missing) > _MAX_NAMED else ""
     raise ShardMissing(
-        f"The repository lacks parts of {variant.name}: {', '.join(variant.missing[:_MAX_NAMED])}{more}. "
+        f"The repository lacks parts of {variant.name}: {', '.join(islice(variant.missing, _MAX_NAMED))}{more}. "
         "Choose another variant, or another revision."
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from supervisor.core.gguf import Shard
 from supervisor.core.repository.names import folder_of
 
 
@@ -26,6 +27,32 @@ class RepoFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Absent(Collection[str]):
+    """Paths of the parts of a split model that are not there.
+
+    They are made when they are asked for: each of thousands of files may say that it is one of thousands.
+
+    Attributes:
+        folder: of the model. shard: one of the parts. there: the numbers of those that are there.
+    """
+
+    folder: str
+    shard: Shard
+    there: frozenset[int]
+
+    def __len__(self) -> int:
+        return self.shard.count - len(self.there)
+
+    def __iter__(self) -> Iterator[str]:
+        before = f"{self.folder}/" if self.folder else ""
+        numbers = (number for number in range(1, self.shard.count + 1) if number not in self.there)
+        return (before + self.shard.name_of(number) for number in numbers)
+
+    def __contains__(self, path: object) -> bool:
+        return any(path == one for one in self)
+
+
+@dataclass(frozen=True, slots=True)
 class Variant:
     """A model that can be loaded: a file, or all shards of a split one.
 
@@ -40,7 +67,7 @@ class Variant:
     name: str
     quant: str
     parts: tuple[RepoFile, ...]
-    missing: tuple[str, ...] = ()
+    missing: Collection[str] = ()
     base: str = ""
 
     @property

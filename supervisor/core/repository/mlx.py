@@ -49,9 +49,12 @@ def is_mlx(variant: Variant) -> bool:
 
 
 def missing_parts(names: Sequence[str]) -> list[str]:
-    """Return the names of weights that are not among the others, by the numbers in their names."""
+    """Return the names of weights that are not among the others, by the numbers in their names, `MOST_PARTS` at most.
+
+    Each of thousands of files may say that it is one of thousands.
+    """
     there, wanted = set(names), dict[str, None]()
-    for stem, count in {(part["stem"], part["count"]) for part in map(_PART.fullmatch, names) if part}:
-        numbers = range(1, min(int(count), MOST_PARTS) + 1)
+    for stem, count in sorted({(part["stem"], part["count"]) for part in map(_PART.fullmatch, names) if part}):
+        numbers = range(1, min(int(count), MOST_PARTS - len(wanted)) + 1)
         wanted |= dict.fromkeys(f"{stem}-{number:05d}-of-{count}.safetensors" for number in numbers)
     return sorted(name for name in wanted if name not in there)

@@ -38,6 +38,9 @@ _QUANT = re.compile(
     (?![A-Za-z0-9]|_[A-Za-z0-9]{1,3}(?![A-Za-z0-9]))""",
     re.VERBOSE | re.IGNORECASE,
 )
+_MOST_PARTS = 4096
+"""Files that a split model may have; llama.cpp's own limit is far beyond what anybody publishes."""
+
 _SAME = {"FP16": "F16", "FP32": "F32"}
 _DRAFT = re.compile(r"\A(?:mtp|eagle3?|dflash|dspark)-|(?<![a-z0-9])draft(?![a-z0-9])")
 _ADAPTER = re.compile(r"(?<![a-z0-9])(?:q?lora|adapter)(?![a-z0-9])")
@@ -58,7 +61,7 @@ def stem_of(path: str) -> str:
 def shard_of(path: str) -> gguf.Shard | None:
     """Return the shard that the name says; None for a file by itself, or for a numbering that cannot be."""
     shard = gguf.shard_of(path.rpartition("/")[2])
-    return shard if shard is not None and shard.is_possible else None
+    return shard if shard is not None and shard.is_possible and shard.count <= _MOST_PARTS else None
 
 
 def kind_of(path: str) -> Kind:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from supervisor.core.repository.entries import RepoFile, Variant
+from supervisor.core.repository.entries import Absent, RepoFile, Variant
 from supervisor.core.repository.mlx import mlx_variant
 from supervisor.core.repository.names import Kind, base_of, folder_of, kind_of, quant_of, shard_of, stem_of
 from supervisor.core.repository.quality import rank
@@ -14,7 +14,12 @@ from supervisor.core.repository.quality import rank
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The sorted files of a repository; variants in the order of quality, the rest by path. mlx: the model for MLX."""
+    """The sorted files of a repository; variants in the order of quality, the rest by path.
+
+    Attributes:
+        mlx: the model for MLX.
+        best_projectors: the projector to use of each folder that has some, and of all under None.
+    """
 
     variants: tuple[Variant, ...] = ()
     projectors: tuple[RepoFile, ...] = ()
@@ -22,6 +27,7 @@ class Catalog:
     adapters: tuple[RepoFile, ...] = ()
     others: tuple[RepoFile, ...] = ()
     mlx: Variant | None = None
+    best_projectors: Mapping[str | None, RepoFile] = field(default_factory=dict)
 
     @property
     def loadable(self) -> tuple[Variant, ...]:
@@ -41,7 +47,22 @@ def catalog_of(files: Iterable[RepoFile]) -> Catalog:
         tuple(kinds[Kind.ADAPTER]),
         tuple(kinds[Kind.OTHER]),
         mlx_variant(kinds[Kind.OTHER]),
+        _best_projectors(kinds[Kind.PROJECTOR]),
     )
+
+
+def _best_projectors(files: Iterable[RepoFile]) -> dict[str | None, RepoFile]:
+    """Return the best projector of each folder, and of all: F16, else the best quality there is."""
+    found: dict[str | None, RepoFile] = {}
+    for file in sorted(files, key=_usefulness):
+        found.setdefault(folder_of(file.path), file)
+        found.setdefault(None, file)
+    return found
+
+
+def _usefulness(projector: RepoFile) -> tuple[bool, tuple[int, int], str]:
+    quant = quant_of(projector.path)
+    return quant != "F16", rank(quant), projector.path
 
 
 def _grouped(files: Iterable[RepoFile]) -> list[Variant]:
@@ -56,15 +77,9 @@ def _grouped(files: Iterable[RepoFile]) -> list[Variant]:
 def _variant(parts: dict[int, RepoFile], count: int) -> Variant:
     present = tuple(parts[number] for number in sorted(parts))
     path = present[0].path
-    missing = tuple(_shard_name(path, number) for number in range(1, count + 1) if number not in parts)
+    shard = shard_of(path)
+    missing = Absent(folder_of(path), shard, frozenset(parts)) if shard and len(parts) < count else ()
     return Variant("", quant_of(path), present, missing, base_of(path))
-
-
-def _shard_name(path: str, number: int) -> str:
-    """Return the path of another part of the same split model."""
-    shard, folder = shard_of(path), folder_of(path)
-    name = shard.name_of(number) if shard else path
-    return f"{folder}/{name}" if folder else name
 
 
 def _named(variants: list[Variant]) -> tuple[Variant, ...]:
