@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.gguf import GgufHeader, combine_shards, read_header, shard_of
+from supervisor.core.gguf import GgufHeader, bounded, combine_shards, read_header, shard_of
 from supervisor.errors import GgufError, ModelFileError, ShardMissing
 from supervisor.files.header_cache import HeaderCache
 
@@ -41,21 +42,23 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
     """
     _check_name(path)
     parts = parts_of(path.absolute())
-    headers: list[GgufHeader] = []
-    size_bytes = 0
-    for number, part in enumerate(parts):
-        header, size = _read(part, cache)
-        _check_split(part, header, number, len(parts))
-        headers.append(header)
-        size_bytes += size
-    header = _combined(parts[0], headers)
+    sizes: list[int] = []
+
+    def read() -> Iterator[GgufHeader]:
+        for number, part in enumerate(parts):
+            header, size = _read(part, cache)
+            _check_split(part, header, number, len(parts))
+            sizes.append(size)
+            yield header
+
+    header = _combined(parts[0], bounded(str(parts[0]), read()))
     if header.byte_order != sys.byteorder and not any_byte_order:
         raise GgufError(
             f"{parts[0]} is a {header.byte_order}-endian file, this machine is {sys.byteorder}-endian; "
             "download the other kind, or convert it with llama.cpp's gguf_convert_endian.py",
             offset=4,
         )
-    return ModelFile(parts[0], parts, header, size_bytes)
+    return ModelFile(parts[0], parts, header, sum(sizes))
 
 
 def _check_name(path: Path) -> None:

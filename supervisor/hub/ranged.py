@@ -8,7 +8,7 @@ from typing import BinaryIO, cast
 
 import httpx
 
-from supervisor.core.gguf import GgufHeader, combine_shards, read_header
+from supervisor.core.gguf import GgufHeader, bounded, combine_shards, read_header
 from supervisor.core.repository import RepoFile, Variant
 from supervisor.errors import GgufError, HubError, HubUnreachable
 from supervisor.files.header_cache import HeaderCache
@@ -161,11 +161,12 @@ def remote_header(
 
     Raises GgufError for what is no model, and as `HubClient.repository`.
     """
-    headers = [_header(client, repository, part, cache) for part in variant.parts]
+    name = f"{repository.id}/{variant.path}"
+    headers = bounded(name, (_header(client, repository, part, cache) for part in variant.parts))
     try:
         return combine_shards(headers)
     except GgufError as error:
-        raise GgufError(f"{repository.id}/{variant.path}: {error.reason}", offset=error.offset) from error
+        raise GgufError(f"{name}: {error.reason}", offset=error.offset) from error
 
 
 def fetch_headers(

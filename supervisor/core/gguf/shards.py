@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from supervisor.core.gguf.header import GgufHeader, TensorInfo
@@ -10,6 +10,25 @@ from supervisor.errors import GgufError, ShardMissing
 
 _MAX_SHARDS = 99_999
 _MAX_NAMED = 3  # missing parts
+_MAX_TOGETHER = 1 << 16  # tensors of all parts, and keys of all but the first
+_NEEDED = frozenset({"split.no", "split.count", "split.tensors.count", "general.architecture"})
+
+
+def bounded(name: str, headers: Iterable[GgufHeader]) -> list[GgufHeader]:
+    """Return the headers of a model's parts for `combine_shards`, of all but the first without what nobody asks for.
+
+    Raises GgufError at the first that makes them too large together; name: of the model, for that.
+    """
+    found: list[GgufHeader] = []
+    tensors = keys = 0
+    for header in headers:
+        tensors += len(header.tensors)
+        keys += len(header.metadata) if found else 0
+        if tensors > _MAX_TOGETHER or keys > _MAX_TOGETHER:
+            raise GgufError(f"{name}: its parts have more than {_MAX_TOGETHER} tensors or keys together")
+        kept = {key: value for key, value in header.metadata.items() if key in _NEEDED}
+        found.append(replace(header, metadata=kept) if found else header)
+    return found
 
 
 def combine_shards(headers: Sequence[GgufHeader]) -> GgufHeader:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import pytest
 
-from supervisor.core.gguf import GgufHeader, combine_shards, read_header
+from supervisor.core.gguf import GgufHeader, bounded, combine_shards, read_header
 from supervisor.errors import GgufError, ShardMissing
 from tests.support.gguf_bytes import STRING, model, pair, tensor
 
@@ -84,3 +85,32 @@ def test_impossible_numbers_of_parts(count: int) -> None:
     single = read_header(io.BytesIO(model([pair("split.count", 11, count)], [], 0)))
     with pytest.raises(GgufError, match=f"impossible number of parts: {count}"):
         combine_shards([single])
+
+
+def test_parts_are_read_only_as_far_as_they_are_bounded_together() -> None:
+    """Each may have as many tensors as a model, and there may be thousands of parts."""
+    many = 30_000
+    read = 0
+
+    def parts() -> Iterator[GgufHeader]:
+        nonlocal read
+        for number in range(1000):
+            read += 1
+            yield part(number, *(f"{number}.{place}" for place in range(many)), count=1000)
+
+    with pytest.raises(GgufError, match=r"m\.gguf: its parts have more than 65536 tensors or keys together"):
+        bounded("m.gguf", parts())
+    assert read == 3
+
+
+def test_keys_of_further_parts_are_bounded_and_not_kept() -> None:
+    more = [pair(f"{number:x}", 10, number) for number in range(30_000)]
+    data = model([pair("split.no", 2, 1), *more], [], 0)
+    header = read_header(io.BytesIO(data), len(data))
+    with pytest.raises(GgufError, match="tensors or keys together"):
+        bounded("m.gguf", [header] * 4)
+    assert [len(one.metadata) for one in bounded("m.gguf", [header] * 3)] == [30_001, 1, 1]
+
+
+def test_bounded_parts_combine_as_the_whole_ones_do() -> None:
+    assert combine_shards(bounded("m.gguf", _PARTS)) == combine_shards(_PARTS)
