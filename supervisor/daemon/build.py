@@ -93,6 +93,7 @@ from supervisor.system.child import StopGrace
 from supervisor.system.logs import LogControl
 from supervisor.system.paths import Places
 from supervisor.system.proof import new_secret
+from supervisor.system.threads import Threads
 from supervisor.system.wakefulness import Epoch, lifetime
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class World:
-    """The surroundings the daemon was started in: its settings, its environment, its logs, the way in."""
+    """The surroundings the daemon was started in: its settings, its environment, its logs, the way in, its threads."""
 
     current: Current
     source: Source
@@ -116,6 +117,7 @@ class World:
     history: History
     tracing: Tracing | None
     captures: Captures
+    threads: Threads
     secret: str = ""
     seat: Seat | None = None
 

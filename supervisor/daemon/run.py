@@ -66,6 +66,7 @@ from supervisor.system.paths import Places, places
 from supervisor.system.proof import new_secret
 from supervisor.system.records import end_leftovers
 from supervisor.system.servicemanager import ServiceManager
+from supervisor.system.threads import Threads
 from supervisor.system.wakefulness import watch_for_resume
 
 _log = structlog.get_logger()
@@ -162,7 +163,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
             )
             world = World(
                 *(current, source, where, env, prober, learning, own_log, control),
-                *(door, keys, history, tracing, captures),
+                *(door, keys, history, tracing, captures, Threads()),
                 secret=new_secret() if carried is None else carried.secret,
                 seat=seat,
             )
@@ -218,6 +219,7 @@ def _log_settings(settings: Settings) -> logs.LogSettings:
 
 
 async def _serve(world: World, engines: Engines, manager: ServiceManager, carried: Carried | None) -> None:
+    asyncio.get_running_loop().set_default_executor(world.threads)
     stop, pool = Stop(), engines.pool
     async with pool:
         with build_daemon(world, engines, stop) as daemon, _beside(manager.watched()):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from typing import Never
 
 import msgspec
@@ -56,7 +55,7 @@ from supervisor.system.child import ExitStatus
 
 _TO_COPY: type[ToCopy] = ToCopy  # type: ignore[assignment]  # a union is a type to msgspec, and none to a checker
 _GRACE_S = 1.0  # for calls of management that are under way
-_FLUSH_S = 5.0
+_FLUSH_S = 10.0
 _LOOK_S = 0.2
 _MOST_UNREAD = 1 << 14  # bytes of a line
 _MOST_SAID = 1000  # characters of an engine's error
@@ -100,7 +99,6 @@ class Copy:
     async def live(self) -> Never:
         """Finish what has begun; the process ends with that."""
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor())  # the threads of the other one are not here
         if self._world.door.lock is not None:
             os.close(self._world.door.lock)
         self._daemon.guard.leave()

@@ -46,6 +46,7 @@ CARRIED: Final = "SUPERVISOR_TAKEOVER"
 
 _SETTLE_S = 120.0
 _FAILED = b"x"
+_STILL_S = 5.0
 _OTHERS_S, _END_S, _LOOK_S = 3.0, 10.0, 0.02
 _PATIENT = ("SIGHUP", "SIGUSR2")
 
@@ -97,7 +98,9 @@ async def depart(ours: Ours, env: Mapping[str, str]) -> Leaving:
         await world.history.flush()
         await asyncio.to_thread(world.learning.flush)
         await _end_others(_known(ours))
-        return _become(ours, env)
+        async with world.threads.still(_STILL_S):
+            await _end_others(_known(ours))  # what has begun meanwhile
+            return _become(ours, env)
     except BaseException:
         engines.pool.go_on()
         raise
