@@ -10,17 +10,18 @@ from supervisor.core.schedule.state import Engine, Model, State
 _MANY = 0.1  # the share of hits above which it pays to wait for more of them
 
 
-def expire(state: State, now: float) -> None:
-    """End engines idle for their model's `ttl`, and everything once a stopping daemon has waited long enough.
-
-    An idle engine that has outgrown its plan ends too, and another takes its place.
-    """
-    for engine in list(state.engines.values()):
-        if engine.worn and engine.idle and not state.closing:
+def renew(state: State, now: float) -> None:
+    """End idle engines that have outgrown their plans; others are to take their places."""
+    for engine in () if state.closing else list(state.engines.values()):
+        if engine.worn and engine.idle:
             state.stop(engine)
             if engine.model.wanted_since is None:
                 engine.model.wanted_since = now
-            continue
+
+
+def expire(state: State, now: float) -> None:
+    """End engines idle for their model's `ttl`, and everything once a stopping daemon has waited long enough."""
+    for engine in list(state.engines.values()):
         end = expiry(state, engine)
         if end is not None and now >= end:
             state.stop(engine)

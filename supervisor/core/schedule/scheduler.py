@@ -155,6 +155,7 @@ def _settle(state: State, now: float) -> None:
             queue.lend(state, model, now)
             if model.leaves and not model.waiting:
                 _unload(state, model)
+        idle.renew(state, now)
         replicas.adjust(state, now)
         if not rooms.place_waiting(state, now):
             break

@@ -81,6 +81,8 @@ class Channel(Generic[T]):
                 data, descriptors, _, _ = socket.recv_fds(self._end, _LONGEST, 1)
             except BlockingIOError:
                 return
+            except ConnectionResetError:  # the other side has closed it and left something unread; what it said is here
+                continue
             except OSError:
                 data, descriptors = b"", []
             came = socket.socket(fileno=descriptors[0]) if descriptors else None
@@ -108,9 +110,9 @@ class Channel(Generic[T]):
             except BlockingIOError:
                 loop.add_writer(self._end, self._write)
                 return
-            except OSError:
-                self._end_of_it()
-                return
+            except OSError:  # nobody reads it; what was said before may yet be heard here
+                self._drop_unsent()
+                break
             self._unsent.popleft()
             if with_ is not None:
                 with_.close()
@@ -129,6 +131,9 @@ class Channel(Generic[T]):
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._end)
         loop.remove_writer(self._end)
+        self._drop_unsent()
+
+    def _drop_unsent(self) -> None:
         for _, with_ in self._unsent:
             if with_ is not None:
                 with contextlib.suppress(OSError):

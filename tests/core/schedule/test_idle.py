@@ -122,3 +122,13 @@ def test_an_idle_engine_that_outgrew_its_plan_starts_anew_at_once_and_a_dead_one
     bench.done(1)
     assert bench.tell(EngineOutgrown(1)) == [StopEngine(1, idle=True)]
     assert bench.tell(EngineOutgrown(7)) == []
+
+
+def test_a_copy_takes_the_place_of_one_that_outgrew_its_plan_at_once_where_there_is_room() -> None:
+    bench = Bench({"a": 2}, a=ModelPolicy(replicas_min=2, replicas_max=3))
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    bench.up(2)
+    ordered = bench.tell(EngineOutgrown(1))
+    assert (stops(ordered), starts(ordered)) == ([1], [(3, "a")])
+    assert bench.tell(TimePassed()) == []
