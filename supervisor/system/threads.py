@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from supervisor.system.worker_thread import carry_out
+
 _Result = TypeVar("_Result")
 
 
@@ -53,20 +55,11 @@ class Threads(ThreadPoolExecutor):
         finally:
             put_off, self._put_off = self._put_off, None
             for future, work in put_off:
-                self.submit(_do, future, work)
+                self.submit(carry_out, work, future)
 
     def _renew(self) -> None:
         super().__init__()
         self._under_way.clear()
-
-
-def _do(future: Future[Any], work: Callable[[], Any]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is for who asked
-        future.set_exception(error)
 
 
 _all: weakref.WeakSet[Threads] = weakref.WeakSet()

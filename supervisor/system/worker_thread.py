@@ -12,6 +12,15 @@ from typing import Any, TypeVar
 _Result = TypeVar("_Result")
 
 
+def carry_out(work: Callable[[], Any], future: Future[Any]) -> None:
+    """Do what was asked for, and tell who asked, unless nobody wants it any more."""
+    try:
+        if future.running() or future.set_running_or_notify_cancel():
+            future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is for who asked
+        future.set_exception(error)
+
+
 class WorkerThread(Executor):
     """One thread. In a forked copy of the process another one takes its place, and does anew what was not done.
 
@@ -41,13 +50,8 @@ class WorkerThread(Executor):
         return future
 
     def _do(self, work: Callable[[], Any], future: Future[Any]) -> None:
-        try:
-            if future.running() or future.set_running_or_notify_cancel():
-                future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is for who asked
-            future.set_exception(error)
-        finally:
-            self._undone.pop(future, None)
+        carry_out(work, future)
+        self._undone.pop(future, None)
 
     def _again(self) -> None:
         undone = self._undone

@@ -55,7 +55,7 @@ from supervisor.system.child import ExitStatus
 
 _TO_COPY: type[ToCopy] = ToCopy  # type: ignore[assignment]  # a union is a type to msgspec, and none to a checker
 _GRACE_S = 1.0  # for calls of management that are under way
-_FLUSH_S = 10.0
+_FLUSH_S = 5.0
 _LOOK_S = 0.2
 _MOST_UNREAD = 1 << 14  # bytes of a line
 _MOST_SAID = 1000  # characters of an engine's error

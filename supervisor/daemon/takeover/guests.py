@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 _FROM_COPY: type[FromCopy] = FromCopy  # type: ignore[assignment]  # a union is a type to msgspec alone
 _SILENT_S = 30.0
-_END_S = 15.0  # how long a copy may take to say what it has left
+_END_S = 5.0  # how long a copy may take to say what it has left
 
 
 @dataclass
