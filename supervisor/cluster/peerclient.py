@@ -24,15 +24,11 @@ _CONNECT_S: Final = 5.0
 _IDLE_S: Final = 15.0
 _MOST_IDLE: Final = 32
 _PIECE: Final = 1 << 18
-_READ_AT_ONCE: Final = 1 << 18
 _CUT_OFF_MS: Final = 10_000
 
 
 class PeerClient:
     """The client of one node. Raises PeerUnreachable where it says so, also where another one answers.
-
-    Attributes:
-        room: where connections put what they read, one at a time: it is parsed before another one reads.
 
     Args:
         who: the node.
@@ -45,7 +41,6 @@ class PeerClient:
         self._context = context
         self._idle: deque[PeerConnection] = deque()
         self._open: set[PeerConnection] = set()
-        self.room = memoryview(bytearray(_READ_AT_ONCE))
 
     def send(
         self, method: str, target: str, headers: Sequence[tuple[str, str]], body: Payload, *, safe: bool = False
@@ -144,10 +139,8 @@ class PeerRequest:
         self._connection.leave()
 
 
-class PeerConnection(asyncio.BufferedProtocol):
+class PeerConnection(asyncio.Protocol):
     """One connection, which answers one request at a time.
-
-    What arrives is read into one place. TLS would otherwise make an object of `_READ_AT_ONCE` bytes for each event.
 
     Attributes:
         flushed: all of the request has been given to the system.
@@ -175,16 +168,12 @@ class PeerConnection(asyncio.BufferedProtocol):
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 under.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _CUT_OFF_MS)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where to put what arrives."""
-        return self._client.room
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Give what has arrived to the answer that is being read."""
+    def data_received(self, data: bytes) -> None:
+        """Give it to the answer that is being read."""
         if self._answer is None:  # nothing was asked
             self.abort()
         else:
-            self._answer.feed(self._client.room[:nbytes])
+            self._answer.feed(data)
 
     def eof_received(self) -> None:
         """End what is read."""

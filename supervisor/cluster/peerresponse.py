@@ -125,8 +125,8 @@ class PeerResponse:
             raise self._broken
         return not self._full
 
-    def feed(self, data: bytes | memoryview) -> None:
-        """Parse what has arrived; nothing of `data` itself is kept."""
+    def feed(self, data: bytes) -> None:
+        """Parse what has arrived."""
         if self._broken is not None:
             return
         self.began = True

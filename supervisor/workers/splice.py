@@ -9,13 +9,10 @@ from typing import Final, cast
 
 _HIGH: Final = 1 << 20  # bytes that wait in one direction before its source is read no more
 _EARLY: Final = 1 << 20  # bytes that may come although nothing is to be read yet
-_READ_AT_ONCE: Final = 1 << 18
 
 
-class Side(asyncio.BufferedProtocol):
+class Side(asyncio.Protocol):
     """One of the two connections. What comes before it has a `peer` waits here and in the system's buffers.
-
-    What arrives is read into one place. TLS would otherwise make an object of `_READ_AT_ONCE` bytes for each message.
 
     Attributes:
         gone: set once the connection is closed.
@@ -31,8 +28,7 @@ class Side(asyncio.BufferedProtocol):
         self._passed = passed
         self._ended = ended
         self._over = False
-        self._early = b""
-        self._room = memoryview(bytearray(_READ_AT_ONCE))
+        self._early = bytearray()
         self.gone = asyncio.Event()
 
     @property
@@ -51,9 +47,9 @@ class Side(asyncio.BufferedProtocol):
         """Pass bytes in both directions from now on."""
         self.peer, other.peer = other, self
         for one in (self, other):
-            early, one._early = one._early, b""
+            early, one._early = one._early, bytearray()
             if early:
-                one._pass(early)
+                one.data_received(early)
             if one._transport is not None and not one._transport.is_closing():
                 one._transport.resume_reading()
 
@@ -77,13 +73,7 @@ class Side(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=_HIGH)
         self._transport.pause_reading()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._room
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._pass(bytes(self._room[:nbytes]))
-
-    def _pass(self, data: bytes) -> None:
+    def data_received(self, data: bytes | bytearray) -> None:
         peer = self.peer
         if peer is None:
             self._early += data
