@@ -6,12 +6,14 @@ without.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -64,11 +66,41 @@ def execve_with_another_format(path, argv, env):
 os.execve = execve_with_another_format
 """
 
+SLOW_THREADS = """
+import os, threading
+from concurrent.futures import ThreadPoolExecutor
 
-@contextmanager
+submit, fork = ThreadPoolExecutor.submit, os.fork
+working, pause = [], threading.Event()
+
+def submit_slow_work(self, work, /, *arguments, **options):
+    if not self._thread_name_prefix.startswith("ThreadPoolExecutor"):
+        return submit(self, work, *arguments, **options)
+
+    def slow():
+        working.append(work)
+        try:
+            pause.wait(0.2)
+            return work(*arguments, **options)
+        finally:
+            working.remove(work)
+
+    return submit(self, slow)
+
+def fork_and_tell():
+    with open(os.environ["TOLD_AT_FORK"], "w") as told:
+        told.write(f"{len(working)} at work")
+    return fork()
+
+ThreadPoolExecutor.submit, os.fork = submit_slow_work, fork_and_tell
+"""
+"""The loop's own threads take their time, and it is written down how many are at work as the process forks."""
+
+
+@contextlib.contextmanager
 def hooked(engine: Path, model: Path, folder: Path, hook: str) -> Iterator[RunningDaemon]:
     (folder / "sitecustomize.py").write_text(hook)
-    env = {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))}
+    env = {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT))), "TOLD_AT_FORK": str(folder / "told")}
     models = {"endless": {"file": str(model), "parallel": 2, "ctx_size": 262144}}
     with scratch_home() as home, running_daemon(home, engine, {"models": models}, env=env) as daemon:
         yield daemon
@@ -114,3 +146,24 @@ def test_an_engine_that_cannot_be_adopted_is_loaded_again(
         assert why in told
         with reading(daemon) as reader:
             reader.has_more()
+
+
+def test_no_thread_is_at_work_while_the_process_forks(engine_binary: Path, endless: Path, tmp_path: Path) -> None:
+    """In the copy nobody would do what it has begun, and who waits for that would wait for ever."""
+    with hooked(engine_binary, endless, tmp_path, SLOW_THREADS) as daemon:
+        over = threading.Event()
+
+        def ask() -> None:
+            with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as client:
+                while not over.is_set():
+                    with contextlib.suppress(httpx.HTTPError):  # the copy ends what is no request for an engine
+                        client.get("/metrics")
+
+        clients = [threading.Thread(target=ask) for _ in range(3)]
+        for one in clients:
+            one.start()
+        restart(daemon)
+        over.set()
+        for one in clients:
+            one.join()
+        assert (tmp_path / "told").read_text() == "0 at work"
