@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Final
@@ -16,10 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from supervisor.api.captureforms import CapturePage, CapturesDeleted, CaptureShown
 from supervisor.api.described import shaped
 from supervisor.api.described import written as text_of
+from supervisor.api.large import told
 from supervisor.api.services import CapturesOf
 from supervisor.config.base import Flag, Strict, Target
 from supervisor.core.requests.captured import route_asked
-from supervisor.core.text.foreignjson import NotJson, parse, written
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.core.text.members import set_fields
 from supervisor.errors import RecordNotFound
 from supervisor.service.captures import Captures
@@ -123,12 +124,6 @@ async def lines(captures: Captures, model: str | None, key: str | None) -> Async
             with suppress(RecordNotFound):  # gone since, to make room for newer ones
                 yield await asyncio.to_thread(_line, await captures.find(number))
         before = page[-1][0]
-
-
-async def told(answer: Callable[[], dict[str, Any]]) -> Response:
-    """Return an answer, which is made in a thread: clients chose what is in it, and it may be megabytes."""
-    content = await asyncio.to_thread(lambda: written(answer()))
-    return Response(content, media_type="application/json", headers={"cache-control": "no-store"})
 
 
 def _line(row: Row) -> str:

@@ -14,8 +14,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
-from supervisor.api.described import written
+from supervisor.api.described import shaped, written
 from supervisor.api.errors import envelope
+from supervisor.api.large import told
 from supervisor.api.leaving import while_there
 from supervisor.api.services import DiskOf, ListedOf, LoadsOf, PinningOf, PullsOf, StatusesOf
 from supervisor.config.base import Target
@@ -96,15 +97,16 @@ async def loaded(statuses: StatusesOf, pinning: PinningOf, models: ListedOf) -> 
     return {"models": [running(one.id, _loaded(one, pinning), models.known(one.id)) for one in found]}
 
 
-@router.post("/show")
-async def show(body: ShowRequest, statuses: StatusesOf, models: ListedOf) -> dict[str, Any]:
+@router.post("/show", **shaped(dict[str, Any]))
+async def show(body: ShowRequest, statuses: StatusesOf, models: ListedOf) -> Response:
     """Show what a model's file says of it."""
     entry = models.find(body.named())
     facts = await models.read(entry)
     context = statuses.of(entry.id).n_ctx or entry.options.ctx_size or facts.header.n_ctx_train
     sampling = {_PARAMETERS.get(name, name): value for name, value in entry.requests.sampling.items()}
     parameters = {**({"num_ctx": context} if context else {}), **sampling}
-    return shown(entry.id, models.modified(entry), parameters, facts, verbose=body.verbose is True)
+    modified, verbose = models.modified(entry), body.verbose is True
+    return await told(lambda: shown(entry.id, modified, parameters, facts, verbose=verbose))
 
 
 @router.post("/pull", **written(_NDJSON))

@@ -70,7 +70,8 @@ def _read(text: str) -> Figures:
     found: Figures = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples[:1]:
-            if len(found) < _MOST_FIGURES and not sample.labels:
+            falls = family.type == "counter" and not sample.value >= 0  # no reader takes such a counter
+            if len(found) < _MOST_FIGURES and not sample.labels and not falls:
                 name = _OURS + family.name.removeprefix("llamacpp:").replace(":", "_")
                 found[name] = (family.type, family.documentation, float(sample.value))
     return found

@@ -235,7 +235,7 @@ def test_an_update_leaves_a_running_engine_alone(daemon: RunningDaemon, hub: Loc
 def test_what_is_damaged_on_disk_is_found(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": talker})
     assert daemon.http.post("/models", json={"model": "a/b:Q4_0"}).json() == {"success": True}
-    wait_until(lambda: is_on_disk(daemon), "it is on disk")
+    wait_until(lambda: is_on_disk(daemon) and not workers(daemon), "it is on disk, and has been checked")
     [one] = daemon.http.get("/api/v1/disk").json()["models"]
     blob = Path(one["path"]).resolve()
     data = bytearray(blob.read_bytes())

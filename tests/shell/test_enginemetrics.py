@@ -52,7 +52,16 @@ async def shown(*pages: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    "page", [f"tokens {'9' * 400}\n", "0bad 1\n", "tokens 0x10\n", "# TYPE tokens bogus\ntokens 1\n", 'x{a="b"} 1\n']
+    "page",
+    [
+        f"tokens {'9' * 400}\n",
+        "0bad 1\n",
+        "tokens 0x10\n",
+        "# TYPE tokens bogus\ntokens 1\n",
+        'x{a="b"} 1\n',
+        "# TYPE tokens counter\ntokens -1\n",
+        "# TYPE tokens counter\ntokens NaN\n",
+    ],
 )
 async def test_what_makes_no_sense_is_left_out(page: str) -> None:
     assert await shown(page, COUNTED) == {"engine_tokens_total 1": 3.0}
