@@ -146,9 +146,7 @@ async def plan(body: PlanRequest, request: Request, plans: PlansOf) -> dict[str,
 
 
 @router.post("/estimate", **shaped(Estimate | MlxEstimate | Sequence[Estimate | MlxEstimate]))
-async def estimate(
-    body: EstimateRequest, request: Request, plans: PlansOf
-) -> dict[str, Any] | list[dict[str, Any]]:
+async def estimate(body: EstimateRequest, request: Request, plans: PlansOf) -> dict[str, Any] | list[dict[str, Any]]:
     """Estimate what llama-server would allocate for a model, from the header alone; an array for several contexts."""
     return await while_there(request, plans.estimate(body.target, body.options))
 
