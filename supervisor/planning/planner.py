@@ -49,7 +49,8 @@ class Planner:
     async def fetch_and_read(self, model: str, living: Living) -> None:
         """Download what is missing of the model, and read its files. Raise what either does.
 
-        What led to a refusal is no reason to refuse again: memory that others held may be free by now.
+        What led to a refusal is no reason to refuse again: memory that others held may be free by now. What was read of
+        models that are no more is dropped.
         """
         entry = self._registry.find(model)
         fallback = self.fallback(entry)
@@ -64,7 +65,8 @@ class Planner:
             fallback = without_draft(entry.options, fallback)
             known = await kind.know(_with_fallback(entry, fallback), living)
             self._fallbacks[entry.id] = entry.options, fallback
-        self._known[entry.id] = replace(known, fallback=fallback)
+        there = {name: one for name, one in self._known.items() if name in self._registry}
+        self._known = {**there, entry.id: replace(known, fallback=fallback)}
 
     def fallback(self, entry: ModelEntry) -> Fallback:
         """Return the changes to the model's start after failed ones; other options begin anew."""

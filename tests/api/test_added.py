@@ -46,7 +46,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.registry = self.parts.registry
-        planner = Planner(self.registry, self.parts.kinds, self.parts.lookout)
+        self.planner = planner = Planner(self.registry, self.parts.kinds, self.parts.lookout)
         pins, self.remarks = Pins(self.registry.policy_of), Remarks()
         logs = EngineLogs(lambda model: self.folder / f"{model}.log")
         forget = Forgetting(
@@ -68,9 +68,12 @@ class Bench:
         )
 
 
-def on_bench(folder: Path, entries: list[ModelEntry], act: Callable[[Bench], Any], **more: Any) -> Registry:
+def on_bench(
+    folder: Path, entries: list[ModelEntry], act: Callable[[Bench], Any], engine: Path | str = "", **more: Any
+) -> Registry:
     """What there is after `act`, which may be a coroutine function. `more`: as for `PoolBench`."""
-    env = {"HOME": str(folder), "SUPERVISOR_HOME": str(folder / "s"), "PATH": "", "HF_HUB_OFFLINE": "1"}
+    env = {"SUPERVISOR_LLAMA_SERVER": str(engine)} if engine else {}
+    env |= {"HOME": str(folder), "SUPERVISOR_HOME": str(folder / "s"), "PATH": "", "HF_HUB_OFFLINE": "1"}
 
     async def go() -> Registry:
         with without_daemon(Settings(), places(env), env, load_profile("1x8gb")) as parts:
@@ -109,6 +112,20 @@ def begin(bench: Bench, models: list[str]) -> None:
     for model in models:
         bench.pool.ask_load(model)
         bench.added.begin(model)
+
+
+@pytest.mark.engine
+def test_what_was_read_of_a_model_goes_with_it(tmp_path: Path, talker: Path, engine_binary: Path) -> None:
+    async def act(bench: Bench) -> None:
+        for number in range(3):
+            bench.registry.add(ModelEntry(f"m{number}", Source.FILE, str(talker)))
+            await bench.planner.fetch_and_read(f"m{number}", bench.pool)
+            assert bench.planner.read(f"m{number}") is not None
+            if number < 2:
+                bench.added.forget(f"m{number}")
+        assert [bench.planner.read(name) is not None for name in names(0, 3)] == [False, False, True]
+
+    on_bench(tmp_path, [added("own")], act, engine_binary)
 
 
 def test_one_that_is_being_loaded_stays(tmp_path: Path) -> None:

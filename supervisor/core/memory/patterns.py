@@ -15,7 +15,11 @@ from typing import Protocol
 import re2
 
 MOST_CHARACTERS = 512
-_MOST_NAMES = 1 << 14
+_MOST_NAMES = 1 << 14  # of one matcher
+MOST_KEPT = 1 << 19
+"""Names of all matchers together, before another one is made."""
+
+_MOST_MATCHERS = 512
 _MOST_WORK = 1 << 26  # characters of patterns, for each tensor of a model: some half a second
 _TENSOR = 1 << 13  # characters as which a tensor counts besides, for what every estimate does with it
 _PROGRAM_BYTES = 1 << 18  # of one compiled pattern with what it remembers
@@ -34,10 +38,16 @@ class _Pattern(Protocol):
 class Matcher:
     """Several patterns, of which the first match counts; names that were asked for are remembered."""
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+    def __init__(self, patterns: tuple[str, ...]) -> None:
         """Compile the patterns. Raise BadPattern for one that cannot be used."""
-        self._compiled = [_compiled(pattern) for pattern in patterns]
+        self._patterns = patterns
         self._known: dict[str, int | None] = {}
+        _all_compiled(patterns)
+
+    @property
+    def names(self) -> int:
+        """How many names are remembered."""
+        return len(self._known)
 
     def first(self, name: str) -> int | None:
         """Return the number of the first pattern that is found in the name."""
@@ -47,15 +57,37 @@ class Matcher:
             pass
         if len(self._known) >= _MOST_NAMES:
             self._known.clear()
-        found = next((number for number, one in enumerate(self._compiled) if one.search(name)), None)
+        compiled = _all_compiled(self._patterns)
+        found = next((number for number, one in enumerate(compiled) if one.search(name)), None)
         self._known[name] = found
         return found
 
 
-@lru_cache(maxsize=8)
+_matchers: dict[tuple[str, ...], Matcher] = {}  # the one that was asked for last is the last
+
+
 def matcher(patterns: tuple[str, ...]) -> Matcher:
-    """Return the matcher for these patterns; many estimates of a plan share one. Raises BadPattern."""
-    return Matcher(patterns)
+    """Return the matcher for these patterns; all estimates share one. Raises BadPattern.
+
+    What is planned on the loop that relays has been planned beside it before. Many loads may lie between the two, each
+    with patterns of its own: so it is the names that are kept, which are small, and not the compiled patterns.
+    """
+    found = _matchers.pop(patterns, None)
+    if found is None:
+        found = Matcher(patterns)
+        names = sum(one.names for one in tuple(_matchers.values()))
+        for oldest, one in tuple(_matchers.items()):
+            if names <= MOST_KEPT and len(_matchers) < _MOST_MATCHERS:
+                break
+            names -= one.names
+            _matchers.pop(oldest, None)
+    _matchers[patterns] = found
+    return found
+
+
+@lru_cache(maxsize=8)
+def _all_compiled(patterns: tuple[str, ...]) -> tuple[_Pattern, ...]:
+    return tuple(map(_compiled, patterns))
 
 
 def is_too_much(patterns: Sequence[str], tensors: int) -> bool:

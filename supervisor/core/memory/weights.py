@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from supervisor.core.gguf import TENSOR_TYPES, TensorInfo, tensor_type
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.patterns import Matcher, matcher
 from supervisor.core.memory.scans import DECAY, scans_on_host
 from supervisor.core.spec import ModelSpec
+from supervisor.core.spec.tensors import TensorBlock
 
 _ALIGNMENT = 32
 _CUDA_ALIGNMENT = 128
@@ -62,22 +63,29 @@ class LayerPart:
     whole: Part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Weights:
     """The tensors of a model by their place; `layers` has those of the NextN blocks too.
 
     Attributes:
+        blocks: the tensors by layer, each under its own name.
         copied: one copy per device that holds layers.
         tied: what is allocated again as the output.
         kept: what is loaded of NextN blocks even where nothing drafts.
     """
 
     input: Part
+    blocks: Sequence[TensorBlock]
     layers: tuple[LayerPart, ...]
     output: Part
     copied: Part
     tied: Part
     kept: dict[int, LayerPart]
+
+    @cached_property
+    def named_layers(self) -> tuple[LayerPart, ...]:
+        """The layers with the names of their own tensors, which overrides look at."""
+        return (*self.layers[:1], *(_layer_part(block.tensors) for block in self.blocks[1:]))
 
 
 @dataclass(slots=True)
@@ -112,6 +120,7 @@ def sort_weights(spec: ModelSpec) -> Weights:
     tied = [tensor for tensor in inputs if spec.tied_embeddings and tensor.name == "token_embd.weight"]
     return Weights(
         input=_input_part(inputs),
+        blocks=spec.groups.blocks,
         layers=_layer_parts(spec, places.get("first", [])),
         output=_part(places.get("output", [])),
         copied=_part(places.get("copied", [])),
@@ -213,11 +222,9 @@ _NOTHING = LayerPart(Part(), Part(), Part())
 def loaded_layers(spec: ModelSpec, weights: Weights, options: EstimateOptions) -> list[LayerPart]:
     """Return the loaded tensors of each layer, under the layer's own names where overrides look at them."""
     count = len(weights.layers) if options.drafts and spec.architecture.mtp else spec.n_layer
-    found = list(weights.layers[:count])
-    if options.override_tensors:
-        blocks = spec.groups.blocks[1:count]
-        found[1:] = [_layer_part(block.tensors) for block in blocks]
-    return found + [weights.kept.get(layer, _NOTHING) for layer in range(count, len(weights.layers))]
+    layers = weights.named_layers if options.override_tensors else weights.layers
+    kept = (weights.kept.get(layer, _NOTHING) for layer in range(count, len(weights.layers)))
+    return [*layers[:count], *kept]
 
 
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
@@ -279,6 +286,8 @@ class Router:
             found = self.patterns.first(tensor.name) if self.patterns else None
             target = device if found is None else self.targets[found]
             targets.setdefault(-1 if self._stays(tensor) else target, []).append(tensor)
+        if len(targets) == 1:  # as of most layers
+            return ((part, next(iter(targets))),)
         return [(_part(tensors), target) for target, tensors in targets.items()]
 
 

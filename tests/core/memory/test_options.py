@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.memory import EstimateOptions, Growth, MemoryEstimate, Refusal, estimate, max_context
-from supervisor.core.memory.patterns import BadPattern, check_override, check_pattern, matcher
+from supervisor.core.memory.patterns import MOST_KEPT, BadPattern, check_override, check_pattern, matcher
 from supervisor.core.memory.placement import place_layers
 from supervisor.core.spec import ModelSpec, lookup
 from tests.core.memory.support import MIB, estimated, spec_of
@@ -303,6 +303,28 @@ def test_patterns_are_found_in_order_and_names_are_remembered() -> None:
         *(0, 1, 2, None),
     ]
     assert matcher((r"blk\.1\.", "ffn", "^out")) is found
+
+
+def test_names_are_remembered_while_others_have_patterns_of_their_own() -> None:
+    mine = matcher(("mine",))
+    assert mine.first("mine.weight") == 0
+    for number in range(100):
+        assert matcher((f"other{number}",)).first("mine.weight") is None
+    assert matcher(("mine",)) is mine
+    assert mine.names == 1
+    many = 1 << 13
+    for number in range(MOST_KEPT // many + 2):
+        other = matcher((f"many{number}",))
+        for name in range(many):
+            other.first(f"{name}")
+    assert matcher(("mine",)) is not mine
+
+
+def test_matchers_without_names_have_a_bound_too() -> None:
+    first = matcher(("first",))
+    for number in range(1000):
+        matcher((f"none{number}",))
+    assert matcher(("first",)) is not first
 
 
 @pytest.mark.parametrize("text", ["exps", "=CPU", "exps=", "a=CPU,b=CPU", "(=CPU"])
