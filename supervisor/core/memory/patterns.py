@@ -46,7 +46,7 @@ class Matcher:
 
     @property
     def names(self) -> int:
-        """How many names are remembered."""
+        """Count of the names that are remembered."""
         return len(self._known)
 
     def first(self, name: str) -> int | None:
