@@ -57,7 +57,7 @@ Take = Callable[[httpx.Response, bytes], bool]
 
 
 def bounded_client(timeout: httpx.Timeout, verify: ssl.SSLContext | bool = True) -> httpx.AsyncClient:
-    """Make a client that follows few redirects, reads little of each, and keeps no cookie; `timeout` is for one step."""
+    """Make a client that follows few redirects, reads little of each and keeps no cookie. timeout: for one step."""
     return httpx.AsyncClient(
         verify=verify,
         timeout=timeout,
