@@ -125,11 +125,12 @@ class _Archive(tarfile.TarFile):
 
 @contextmanager
 def _members(archive: Path, count: _Sum) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfile.TarInfo]]]:
-    with archive.open("rb") as file, _Archive.open(fileobj=file, count=count) as tar:
+    opening = cast(Callable[..., tarfile.TarFile], _Archive.open)  # what it does not know itself goes to `__init__`
+    with archive.open("rb") as file, opening(fileobj=file, count=count) as tar:
 
         def each() -> Iterator[tarfile.TarInfo]:
             while (member := tar.next()) is not None:
-                tar.members.clear()  # they are kept with all their notes; a link to one is made on the disk
+                tar.members.clear()  # type: ignore[attr-defined]  # not in its stub: members, kept with all their notes
                 count.add(member.size)
                 yield member
 
