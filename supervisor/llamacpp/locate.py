@@ -16,6 +16,7 @@ from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.errors import EngineNotFound, EngineUnusable
 from supervisor.llamacpp.probe import capabilities
 from supervisor.llamacpp.store import SERVER, EngineStore
+from supervisor.system.owned import only_ours
 from supervisor.system.paths import Places
 
 ENVIRONMENT = ("SUPERVISOR_LLAMA_SERVER", "LLAMA_SERVER_PATH")
@@ -104,12 +105,15 @@ def _named(store: EngineStore, env: Mapping[str, str], explicit: str | None) -> 
 def _server_at(given: str, store: EngineStore, origin: str) -> Path:
     """Return the binary that a file, a folder or the name of an installed engine means."""
     path = Path(os.path.expanduser(given)).absolute()
-    for candidate in (path, path / SERVER, path / "bin" / SERVER, store.binary(given)):
+    there = [candidate for candidate in (path, path / SERVER, path / "bin" / SERVER) if os.path.isfile(candidate)]
+    if os.path.basename(given) == given and given not in {os.curdir, os.pardir}:  # a name, which says nothing of the folder where it is looked for
+        there = [store.binary(given), *(candidate for candidate in there if only_ours(candidate))]
+    for candidate in there:
         if os.path.isfile(candidate):
             return candidate
     raise EngineNotFound(
-        f"{origin} names {given!r}, but there is no llama-server; give a file, its folder, or a name from "
-        "`supervisor engine list`",
+        f"{origin} names {given!r}, but there is no llama-server; give a file, its folder (./NAME for one "
+        "in this folder), or a name from `supervisor engine list`",
         param="engine",
     )
 
@@ -125,8 +129,9 @@ def _candidates(store: EngineStore, env: Mapping[str, str], cwd: Path) -> Iterat
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
     bases = [cwd / name for name in _BUILD_FOLDERS] + [home / name for name in _HOME_BUILD_FOLDERS]
     for base in bases:
-        if (base / SERVER).is_file() and _only_ours(base / SERVER):
-            yield EngineBinary(base / SERVER, "build-folder")
+        found = (base / SERVER).resolve()  # a link on the way may lead elsewhere tomorrow
+        if found.is_file() and only_ours(found):
+            yield EngineBinary(found, "build-folder")
     yield from _installed(store, aside=True)
 
 
@@ -134,17 +139,3 @@ def _installed(store: EngineStore, *, aside: bool) -> Iterator[EngineBinary]:
     for manifest in store.engines():
         if manifest.aside == aside:
             yield EngineBinary(store.binary(manifest.name), "installed")
-
-
-def _only_ours(binary: Path) -> bool:
-    """Tell whether nobody but this user or root can have put the program there.
-
-    The working folder may be a shared one: running what a stranger left in it would be running the stranger.
-    """
-    if not hasattr(os, "getuid"):
-        return True
-    for path in (binary, binary.parent):
-        found = path.stat()
-        if found.st_uid not in {0, os.getuid()} or found.st_mode & 0o002:
-            return False
-    return True
