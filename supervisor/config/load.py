@@ -318,8 +318,8 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     if certified:
         update["server"] = settings.server.model_copy(update=certified)
     engine = settings.engine.path
-    if engine is not None and os.sep in str(engine):  # otherwise it may be the name of an installed one
-        update["engine"] = settings.engine.model_copy(update={"path": Path(absolute(base, str(engine)))})
+    if engine is not None and os.sep in engine:  # otherwise it may be the name of an installed one
+        update["engine"] = settings.engine.model_copy(update={"path": absolute(base, engine)})
     if settings.hub.cache is not None:
         update["hub"] = settings.hub.model_copy(update={"cache": absolute(base, settings.hub.cache)})
     return settings.model_copy(update={key: value for key, value in update.items() if key in settings.model_fields_set})

@@ -80,7 +80,9 @@ def keep_newest(files: Iterable[Path], most: int, most_bytes: int | None = None)
     Files that lay there before the program do not count, and stay. Never raises: what cannot be removed stays.
     """
     with contextlib.suppress(OSError):
-        found = sorted(((path, path.lstat()) for path in written_later(files)), key=lambda one: one[1].st_mtime_ns, reverse=True)
+        found = sorted(
+            ((path, path.lstat()) for path in written_later(files)), key=lambda one: one[1].st_mtime_ns, reverse=True
+        )
         held = accumulate(status.st_size for _, status in found)
         for number, ((path, _), size) in enumerate(zip(found, held, strict=True)):
             if number >= most or (most_bytes is not None and size > most_bytes):
@@ -89,7 +91,7 @@ def keep_newest(files: Iterable[Path], most: int, most_bytes: int | None = None)
 
 def written_later(paths: Iterable[Path]) -> list[Path]:
     """Return those that did not lie in their folder before the program took it, or the folder above it, into use."""
-    found: dict[Path, Marker | None | bool] = {}
+    found: dict[Path, Marker | bool | None] = {}
 
     def is_later(path: Path) -> bool:
         folder = path.parent

@@ -200,10 +200,10 @@ def test_a_relative_engine_lies_beside_the_configuration_not_in_the_working_fold
     monkeypatch.chdir(tmp_path)
     here = tmp_path / "conf"
     here.mkdir()
-    assert load(here, "engine: {path: ./bin/llama-server}").engine.path == here / "bin" / "llama-server"
-    assert str(load(here, "engine: {path: b7-cpu}").engine.path) == "b7-cpu"  # the name of an installed one
+    assert load(here, "engine: {path: ./bin/llama-server}").engine.path == str(here / "bin" / "llama-server")
+    assert load(here, "engine: {path: b7-cpu}").engine.path == "b7-cpu"  # the name of an installed one
     given = read(here / "supervisor.yaml", {}, Start(engine="./bin/llama-server")).settings
-    assert str(given.engine.path) == str(tmp_path / "bin" / "llama-server")
+    assert given.engine.path == str(tmp_path / "bin" / "llama-server")
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a link away")
