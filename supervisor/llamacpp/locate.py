@@ -8,6 +8,7 @@ work; what is merely lying around is passed over, with the reason kept for `engi
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.errors import EngineNotFound, EngineUnusable
 from supervisor.llamacpp.probe import capabilities
 from supervisor.llamacpp.store import SERVER, EngineStore
-from supervisor.system.owned import only_ours
 from supervisor.system.paths import Places
 
 ENVIRONMENT = ("SUPERVISOR_LLAMA_SERVER", "LLAMA_SERVER_PATH")
@@ -110,7 +110,7 @@ def _server_at(given: str, store: EngineStore, origin: str) -> Path:
         os.curdir,
         os.pardir,
     }:  # a name, which says nothing of the folder where it is looked for
-        there = [store.binary(given), *(candidate for candidate in there if only_ours(candidate))]
+        there = [store.binary(given), *(candidate for candidate in there if _only_ours(candidate))]
     for candidate in there:
         if os.path.isfile(candidate):
             return candidate
@@ -133,7 +133,7 @@ def _candidates(store: EngineStore, env: Mapping[str, str], cwd: Path) -> Iterat
     bases = [cwd / name for name in _BUILD_FOLDERS] + [home / name for name in _HOME_BUILD_FOLDERS]
     for base in bases:
         found = (base / SERVER).resolve()  # a link on the way may lead elsewhere tomorrow
-        if found.is_file() and only_ours(found):
+        if found.is_file() and _only_ours(found):
             yield EngineBinary(found, "build-folder")
     yield from _installed(store, aside=True)
 
@@ -142,3 +142,27 @@ def _installed(store: EngineStore, *, aside: bool) -> Iterator[EngineBinary]:
     for manifest in store.engines():
         if manifest.aside == aside:
             yield EngineBinary(store.binary(manifest.name), "installed")
+
+
+def _only_ours(path: Path) -> bool:
+    """Tell whether nobody but this user and root can put something else in the place of a file. Blocks.
+
+    Each folder above it counts, and each link on the way: the working folder may be a shared one, and to run what a
+    stranger left there would be to run the stranger. Into the folder of the file itself nobody may put anything, as a
+    program loads what lies beside it. A group that may write is trusted.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        real = path.resolve(strict=True)
+        links = [one for one in (path, *path.parents) if one.is_symlink()]
+        above = all(_only_ours_change(one) for one in (real, *real.parents, *links, *(link.parent for link in links)))
+        return above and not real.parent.stat().st_mode & stat.S_IWOTH
+    except (OSError, RuntimeError):  # a loop of links, or what is not ours to see
+        return False
+
+
+def _only_ours_change(path: Path) -> bool:
+    found = path.lstat()
+    open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+    return found.st_uid in {0, os.getuid()} and (stat.S_ISLNK(found.st_mode) or not open_to_all)

@@ -20,7 +20,6 @@ def cut_off(connection: socket.socket, seconds: float) -> Iterator[None]:
             socket.socket.shutdown(connection, socket.SHUT_RDWR)  # below TLS, which another thread is at work with
 
     timer = threading.Timer(seconds, cut)
-    timer.daemon = True
     timer.start()
     try:
         yield

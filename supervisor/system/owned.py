@@ -140,30 +140,6 @@ def read_own(path: Path, most: int, *, anybody: bool = False) -> bytes:
         return stream.read(most)
 
 
-def only_ours(path: Path) -> bool:
-    """Tell whether nobody but this user and root can put something else in the place of a file. Blocks.
-
-    Each folder above it counts, and each link on the way: the working folder may be a shared one, and to run what a
-    stranger left there would be to run the stranger. Into the folder of the file itself nobody may put anything, as a
-    program loads what lies beside it. A group that may write is trusted.
-    """
-    if not hasattr(os, "getuid"):
-        return True
-    try:
-        real = path.resolve(strict=True)
-        links = [one for one in (path, *path.parents) if one.is_symlink()]
-        above = all(_only_ours_change(one) for one in (real, *real.parents, *links, *(link.parent for link in links)))
-        return above and not real.parent.stat().st_mode & stat.S_IWOTH
-    except (OSError, RuntimeError):  # a loop of links, or what is not ours to see
-        return False
-
-
-def _only_ours_change(path: Path) -> bool:
-    found = path.lstat()
-    open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
-    return found.st_uid in {0, os.getuid()} and (stat.S_ISLNK(found.st_mode) or not open_to_all)
-
-
 def _is_mine(found: os.stat_result) -> bool:
     return not hasattr(os, "getuid") or found.st_uid == os.getuid()
 
