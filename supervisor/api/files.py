@@ -53,7 +53,7 @@ async def disk(disk: DiskOf) -> dict[str, Any]:
 async def pull(body: PullRequest, request: Request, pulls: PullsOf) -> JSONResponse | StreamingResponse:
     """Download without loading; who leaves calls it off. With `Accept: text/event-stream` the progress is streamed."""
     if "text/event-stream" in request.headers.get("accept", ""):
-        told, chosen = await pulls.find(body.model, update=body.update)
+        told, chosen = await while_there(request, pulls.find(body.model, update=body.update))
         return StreamingResponse(_progress(pulls, told, chosen), media_type="text/event-stream")
     return JSONResponse(await while_there(request, _pulled(pulls, body)))
 

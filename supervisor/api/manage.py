@@ -27,6 +27,7 @@ from supervisor.api.answers import (
 )
 from supervisor.api.described import shaped, written
 from supervisor.api.feed import Followed
+from supervisor.api.leaving import while_there
 from supervisor.api.mlxanswers import MlxEstimate
 from supervisor.api.services import (
     AboutOf,
@@ -138,15 +139,16 @@ async def models(statuses: StatusesOf) -> dict[str, Any]:
 
 
 @router.post("/plan", **shaped(PlanFits | PlanDoesNotFit))
-async def plan(body: PlanRequest, plans: PlansOf) -> dict[str, Any]:
+async def plan(body: PlanRequest, request: Request, plans: PlansOf) -> dict[str, Any]:
     """Plan where a model would go now: devices, context, flags, who would have to leave; or say why it does not fit."""
-    return await plans.plan(Asked(body.target, body.id, body.options, body.reset, body.prefer))
+    asked = Asked(body.target, body.id, body.options, body.reset, body.prefer)
+    return await while_there(request, plans.plan(asked))
 
 
 @router.post("/estimate", **shaped(Estimate | MlxEstimate | Sequence[Estimate | MlxEstimate]))
-async def estimate(body: EstimateRequest, plans: PlansOf) -> dict[str, Any] | list[dict[str, Any]]:
+async def estimate(body: EstimateRequest, request: Request, plans: PlansOf) -> dict[str, Any] | list[dict[str, Any]]:
     """Estimate what llama-server would allocate for a model, from the header alone; an array for several contexts."""
-    return await plans.estimate(body.target, body.options)
+    return await while_there(request, plans.estimate(body.target, body.options))
 
 
 @router.post("/models/load", **shaped(ModelStatus, also=202, streamed=True))

@@ -116,7 +116,7 @@ async def pull(body: PullRequest, request: Request, pulls: PullsOf, models: List
     with suppress(ModelNotFound):
         if models.find(name).hub is None:
             return _done()
-    chosen = (await pulls.find(list(meant_names(name))[-1], update=False))[1]
+    chosen = (await while_there(request, pulls.find(list(meant_names(name))[-1], update=False)))[1]
     if body.stream is False:
         await while_there(request, pulls.fetch(chosen))
         return _done()

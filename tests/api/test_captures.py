@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.api.captures import told
+from supervisor.api.large import told
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 
 pytestmark = pytest.mark.engine

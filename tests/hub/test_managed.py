@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,39 @@ def test_a_hub_that_says_nothing_keeps_nobody_else_waiting(daemon: RunningDaemon
         assert not any(one.done() for one in loads)
         hold.set()
         assert {one.result() for one in loads} <= {404, 502, 503}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "accept"),
+    [
+        ("/api/v1/plan", "target", "*/*"),
+        ("/api/v1/estimate", "target", "*/*"),
+        ("/api/v1/models", "model", "text/event-stream"),
+        ("/api/pull", "model", "*/*"),
+    ],
+)
+def test_the_hub_is_asked_nothing_for_who_has_left(
+    daemon: RunningDaemon, hub: LocalHub, path: str, name: str, accept: str
+) -> None:
+    hold = hub.spoil(Fault("/api/models/", hold=threading.Event())).hold
+    assert hold is not None
+    address = httpx.URL(daemon.url)
+    clients = [HTTPConnection(address.host, address.port, timeout=PATIENCE) for _ in range(40)]
+    for number, client in enumerate(clients):
+        headers = {"Content-Type": "application/json", "Accept": accept}
+        client.request("POST", path, json.dumps({name: f"a/left{number}:Q4_0"}), headers)
+    ports = {client.sock.getsockname()[1] for client in clients}
+    wait_until(lambda: hub.held >= 4, "questions to the hub")
+    for client in clients:
+        client.close()
+    ours = psutil.Process(daemon.pid)
+    wait_until(lambda: not ports & {one.raddr.port for one in ours.net_connections() if one.raddr}, "all have left")
+    assert daemon.http.get("/health").status_code == 200
+    hold.set()
+    assert post(daemon, "/api/v1/plan", target="a/stays:Q4_0").status_code == 404
+    asked = {one.path.split("/")[4].split("?")[0] for one in hub.seen if one.path.startswith("/api/models/")}
+    assert "stays" in asked
+    assert len(asked) <= 10, "those whose turn had come, and the one that stays"
 
 
 def test_who_does_not_wait_is_answered_before_the_header_is_read(

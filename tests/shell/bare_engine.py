@@ -15,6 +15,7 @@ from typing import Any
 
 from supervisor.demo.maker import write_scripted_gguf
 from supervisor.demo.script import Script
+from tests.support.engine_binary import ONE_THREAD
 from tests.support.patience import PATIENCE
 
 CHAT = "/v1/chat/completions"
@@ -53,7 +54,8 @@ def bare_engine(binary: Path, script: Script, *arguments: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="bare") as folder:
         model, path = Path(folder, "m.gguf"), str(Path(folder, "s.sock"))
         write_scripted_gguf(model, script)
-        argv = [str(binary), "-m", str(model), "--host", path, "--parallel", "4", "-c", "16384", "-fit", "off"]
+        fixed = ("--parallel", "4", "-c", "16384", "-fit", "off", *ONE_THREAD)
+        argv = [str(binary), "-m", str(model), "--host", path, *fixed]
         with Path(folder, "log").open("wb") as log:
             child = subprocess.Popen([*argv, *arguments], stdout=log, stderr=log)
         try:

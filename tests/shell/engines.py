@@ -36,7 +36,7 @@ class Bench:
         parallel: int | None = None,
     ) -> Engine:
         socket = str(fresh_socket(self.runtime))
-        options = LaunchOptions(parallel=parallel, extra_args=args)
+        options = LaunchOptions(parallel=parallel, threads=1, extra_args=args)
         launch = build_launch(str(binary), str(model), socket, "test", options, ModelFacts())
         return llama_engine(launch, log=self.log, record_dir=self.records, limits=limits or EngineLimits())
 

@@ -90,7 +90,7 @@ class PoolBench:
     async def _prepare(self, model: ModelId, plan: Plan) -> Engine:
         held = sum(1 for _ in self.alive()) * 10
         assert held + 10 <= sum(self.room.values()), "an engine is started beside one that has not left"
-        options = LaunchOptions(parallel=2, ctx_size=4096, extra_args=self.arguments.get(model, ()))
+        options = LaunchOptions(parallel=2, ctx_size=4096, threads=1, extra_args=self.arguments.get(model, ()))
         keeper = self.store.keeper(model, model, 64) if self.store else None
         if keeper is not None:
             options = kept(options, str(keeper.folder), {"--no-cache-idle-slots": False})

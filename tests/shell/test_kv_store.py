@@ -43,7 +43,7 @@ class Bench:
     @asynccontextmanager
     async def engine(self, keeper: SlotKeeper | None = None, **more: str) -> AsyncIterator[Engine]:
         keeper = keeper or self.keeper()
-        options = kept(LaunchOptions(ctx_size=16384, parallel=3), str(keeper.folder), FLAGS)
+        options = kept(LaunchOptions(ctx_size=16384, parallel=3, threads=1), str(keeper.folder), FLAGS)
         socket = str(fresh_socket(self.folder / "run"))
         launch = build_launch(str(self.binary), str(self.model), socket, "m", options, ModelFacts())
         engine = llama_engine(

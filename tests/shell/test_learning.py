@@ -106,6 +106,7 @@ class Workshop:
             *(str(self.binary), str(known.info.model.path), socket, "test", known.entry.options),
             *(known.info.facts, self.able.flags),
             placed=planned.placed,
+            cores=1,
         )
 
     def notes(self, planned: Planned) -> StartNotes:

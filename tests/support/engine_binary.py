@@ -11,6 +11,9 @@ from supervisor.llamacpp.locate import locate
 from supervisor.system.paths import places
 from tests.support.lacking import lacking
 
+ONE_THREAD = ("--threads", "1")
+"""Tiny models are no faster with more, and several wait for each other by spinning, far longer beside busy programs."""
+
 
 def find_engine_binary(env: Mapping[str, str]) -> Path:
     """The binary; raises EngineNotFound or EngineUnusable."""

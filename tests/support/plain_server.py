@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.engine_binary import ONE_THREAD
 from tests.support.patience import PATIENCE
 
 Json = dict[str, Any]
@@ -84,7 +85,7 @@ def plain_server(binary: Path, model: Path, *arguments: str) -> Iterator[PlainSe
         socket_path, log = f"{folder}/s.sock", Path(folder) / "log"
         # With this variable the engine reports its state on stdout, and ends when its stdin does.
         env = {**os.environ, "LLAMA_SERVER_ROUTER_PORT": "1"}
-        argv = [str(binary), "-m", str(model), "--host", socket_path, *arguments]
+        argv = [str(binary), "-m", str(model), "--host", socket_path, *ONE_THREAD, *arguments]
         started = time.perf_counter()
         with (
             log.open("wb") as stderr,

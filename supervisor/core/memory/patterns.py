@@ -2,7 +2,8 @@
 
 llama-server matches them with C++'s `std::regex`, which takes exponential time for some. Here RE2 does, in time that
 grows with the name alone; it knows no back references and no look-around. How many there are is bounded by the
-settings, how long one is and how large it gets here.
+settings, how long one is and how large it gets here, and so is what all of them cost for all tensors of a model: a plan
+for a load is made on the loop that relays.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import re2
 
 MOST_CHARACTERS = 512
 _MOST_NAMES = 1 << 14
+_MOST_WORK = 1 << 26  # characters of patterns, for each tensor of a model: some half a second
+_TENSOR = 1 << 13  # characters as which a tensor counts besides, for what every estimate does with it
 _PROGRAM_BYTES = 1 << 18  # of one compiled pattern with what it remembers
 
 
@@ -53,6 +56,11 @@ class Matcher:
 def matcher(patterns: tuple[str, ...]) -> Matcher:
     """Return the matcher for these patterns; many estimates of a plan share one. Raises BadPattern."""
     return Matcher(patterns)
+
+
+def is_too_much(patterns: Sequence[str], tensors: int) -> bool:
+    """Return whether a model has too many tensors for these patterns, where it has any."""
+    return bool(patterns) and tensors * (_TENSOR + sum(map(len, patterns))) > _MOST_WORK
 
 
 def check_pattern(pattern: str) -> None:

@@ -9,7 +9,7 @@ from supervisor.core.memory.cache import CacheRule
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.options import EstimateOptions
-from supervisor.core.memory.patterns import BadPattern, matcher
+from supervisor.core.memory.patterns import BadPattern, is_too_much, matcher
 from supervisor.core.memory.placement import HOST
 from supervisor.core.memory.result import Refusal
 from supervisor.core.spec import DraftRule, Layout, ModelSpec
@@ -47,7 +47,7 @@ def _reasons(facts: Facts, options: EstimateOptions, context: Context) -> Iterat
     spec = facts.spec
     if context.n_seq > MAX_SLOTS:
         yield Refusal("too_many_slots", f"{context.n_seq} slots are too many; llama-server allows {MAX_SLOTS}.")
-    yield from _bad_overrides(options)
+    yield from _bad_overrides(spec, options)
     if options.drafts and not _can_draft(spec):
         yield Refusal("no_nextn_blocks", "draft-mtp needs NextN blocks in the model; this one has none that can draft.")
     yield from _bad_types(facts, options.cache_type_k, options.cache_type_v, context, facts.caches)
@@ -59,13 +59,20 @@ def _can_draft(spec: ModelSpec) -> bool:
     return spec.n_nextn > 0 and spec.architecture.mtp and spec.architecture.nextn_graph
 
 
-def _bad_overrides(options: EstimateOptions) -> Iterator[Refusal]:
+def _bad_overrides(spec: ModelSpec, options: EstimateOptions) -> Iterator[Refusal]:
     for _, place in options.override_tensors:
         if place != HOST and place not in options.devices:
             names = ", ".join((HOST, *options.devices))
             yield Refusal("unknown_buffer_type", f"There is no device '{place}' for tensors; known: {names}.")
+    patterns = tuple(pattern for pattern, _ in options.override_tensors)
+    if is_too_much(patterns, len(spec.tensors)):
+        yield Refusal(
+            "too_many_overrides",
+            f"{len(patterns)} patterns of {sum(map(len, patterns)):,} characters are too much for the "
+            f"{len(spec.tensors):,} tensors of this model; give fewer or shorter ones.",
+        )
     try:
-        matcher(tuple(pattern for pattern, _ in options.override_tensors))
+        matcher(patterns)
     except BadPattern as error:
         yield Refusal("bad_pattern", f"{error}.")
 

@@ -22,6 +22,9 @@ GEMMA = spec_of("gemma-3-27b")
 DEEPSEEK = spec_of("deepseek-v3")
 QWEN = spec_of("qwen3-30b-a3b")
 GROK = spec_of("grok+experts/wide")
+ENDLESS = replace(
+    LLAMA, tensors=tuple(replace(LLAMA.tensors[0], name=f"blk.0.{number}.weight") for number in range(1 << 16))
+)
 NARROW = spec_of("step35+experts/upstream")  # heads of 80
 
 
@@ -39,6 +42,8 @@ NARROW = spec_of("step35+experts/upstream")  # heads of 80
         (LLAMA, replace(ONE, speculative="draft-mtp"), "no_nextn_blocks"),
         (LLAMA, replace(ONE, override_tensors=(("ffn", "CUDA7"),)), "unknown_buffer_type"),
         (LLAMA, replace(ONE, override_tensors=(("(", "CPU"),)), "bad_pattern"),
+        (LLAMA, replace(ONE, override_tensors=(("x" * 512, "CPU"),) * 4096), "too_many_overrides"),
+        (ENDLESS, replace(ONE, override_tensors=(("x", "CPU"),)), "too_many_overrides"),
         (replace(LLAMA, vocab_only=True), ONE, "vocabulary_only"),
         (replace(LLAMA, n_ctx_train=0), ONE, "no_context"),
         (replace(LLAMA, architecture=lookup("gemma4-assistant")), ONE, "draft_only"),
@@ -281,6 +286,15 @@ def test_a_pattern_that_backtracks_without_end_is_matched_at_once() -> None:
     hostile = tuple((f"(((.+)+)+)+#{number}", "CPU") for number in range(128))
     found = estimated(QWEN, replace(ONE, override_tensors=hostile))
     assert found.weights_bytes == estimated(QWEN, ONE).weights_bytes
+
+
+def test_as_many_patterns_as_there_may_be_are_for_models_as_they_are() -> None:
+    """Behind them a model may have more tensors than any that is known."""
+    most = tuple((f"{number:03}{'x.*' * 100}", "CPU") for number in range(128))
+    assert len(DEEPSEEK.tensors) > 1000
+    for spec in (LLAMA, GEMMA, DEEPSEEK, QWEN):
+        assert estimated(spec, replace(ONE, override_tensors=most)).weights_bytes == estimated(spec, ONE).weights_bytes
+    assert estimated(ENDLESS, ONE).weights_bytes > 0
 
 
 def test_patterns_are_found_in_order_and_names_are_remembered() -> None:
