@@ -17,7 +17,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
+from supervisor.core.text.secrets import without_credentials
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, RemoteError, UsageError
+from supervisor.system.deadline import cut_off
 from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 
 Json = dict[str, Any]
@@ -46,8 +48,9 @@ class Client:
     def __init__(
         self, url: str, key: str | None = None, secret: str | None = None, certificate: str | None = None
     ) -> None:
-        self.url = url.rstrip("/")
-        parts = _split(self.url)
+        parts = _split(url.rstrip("/"))
+        self.url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # who is named there is not told
+        _check_key(key)
         self._tls = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path
         self._key = key
@@ -161,9 +164,10 @@ class Client:
         connection.auto_open = 0  # what follows goes over this very connection or not at all
         connection.sock.settimeout(ANSWER_SECONDS)
         challenge = new_challenge()
-        connection.request("GET", f"{self._prefix}/health", headers={CHALLENGE_HEADER: challenge})
-        response = connection.getresponse()
-        response.read(_LONGEST_HEALTH)
+        with cut_off(connection.sock, ANSWER_SECONDS):
+            connection.request("GET", f"{self._prefix}/health", headers={CHALLENGE_HEADER: challenge})
+            response = connection.getresponse()
+            response.read(_LONGEST_HEALTH)
         if not is_proven(self._secret, challenge, self._port or 80, response.headers.get(PROOF_HEADER)):
             raise DaemonUnproven(f"What answers at {self.url} is not the daemon that wrote the endpoint file.")
 
@@ -176,6 +180,8 @@ class Client:
             raise DaemonUnreachable(f"TLS with {self.url} failed: {why}. {_TLS_HELP}") from error
         except OSError as error:
             raise DaemonUnreachable(f"No daemon answers at {self.url} ({error.strerror or error}).") from error
+        except UnicodeError as error:
+            raise UsageError(f"{self.url} names no host: {error}") from None
         return connection
 
     def _unconnected(self) -> http.client.HTTPConnection:
@@ -208,9 +214,23 @@ def remote_error(envelope: Mapping[str, object], status: int | None = None) -> R
     )
 
 
+def _check_key(key: str | None) -> None:
+    """Raise UsageError, which does not quote the key, where no header can hold it."""
+    try:
+        fits = not key or (key.isprintable() and bool(key.encode("latin-1")))
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise UsageError(
+            "The API key cannot be sent: it has a line end, or another character that no header can hold. "
+            "Look at --api-key or SUPERVISOR_API_KEY."
+        )
+
+
 def _split(url: str) -> SplitResult:
-    parts = urlsplit(url)
     with contextlib.suppress(ValueError):
-        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+        parts = urlsplit(url)
+        known = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        if known and url.isprintable() and " " not in url:
             return parts
-    raise UsageError(f"{url!r} is not the URL of a daemon; it looks like http://127.0.0.1:8686")
+    raise UsageError(f"{without_credentials(url)!r} is not the URL of a daemon; it looks like http://127.0.0.1:8686")

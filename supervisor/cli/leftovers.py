@@ -1,7 +1,8 @@
 """Find what `clean` may remove: tables of what the program writes, and a walk through its folders.
 
 An entry is ours if its folder carries a marker (`system/owned.py`), nothing of its name lay there before the marker was
-written, and the tables have a pattern for it. Links are never followed, nor removed: the program makes none.
+written, and the tables have a pattern for it. Links are never followed, nor removed: the program makes none. Nor is
+anything that somebody has mounted: it lies elsewhere.
 Whatever else is found is listed with the reason why it stays.
 """
 
@@ -21,12 +22,14 @@ from supervisor.llamacpp.store import MANIFEST, SERVER
 from supervisor.system.atomic import scratches
 from supervisor.system.owned import MARKER, Marker, read_marker
 from supervisor.system.paths import Places
+from supervisor.system.removal import mount_points, mounted_in
 
 UNMARKED = "no marker says that the program made it or uses it"
 BEFORE = "it was there before the program"
 LINK = "a link, which is not followed"
 UNKNOWN = "not written by the program"
 IN_USE = "in use"
+MOUNTED = "something is mounted there"
 
 _TRIES = 20  # times that a folder is gone through in which others remove files
 
@@ -149,6 +152,7 @@ class _Walk:
 
     def __init__(self, but: Path | None, extra: Callable[[Path], bool | str]) -> None:
         self.but, self.extra = but, extra
+        self.mounts = mount_points()
         self.ours: list[Path] = []
         self.left: list[Left] = []
         self.emptied: list[Path] = []
@@ -163,7 +167,10 @@ class _Walk:
 
     def _judge(self, path: Path, kind: Kind) -> str:
         """Return why it stays; empty where it is ours, which is noted."""
-        if path.is_symlink():
+        if self.but is None or path not in self.but.parents:
+            if reason := _why_not(path, self.mounts):
+                return reason
+        elif path.is_symlink():
             return LINK
         if not _is_folder(path):
             return self._ours(path) if _matches(path, kind.files) else self._other(path)
@@ -206,9 +213,18 @@ def _environment(checkout: Path) -> Leftover:
     made = (checkout / ".venv" / "ready").is_file()
     own = [checkout / name for name in (".venv.setup", ".venv")]
     there = [path for path in own if path.is_symlink() or path.is_dir()]
-    ours = [path for path in there if made and not path.is_symlink()]
-    left = tuple(Left(path, LINK if path.is_symlink() else UNMARKED) for path in there if path not in ours)
+    mounts = mount_points()
+    reasons = {path: _why_not(path, mounts) or ("" if made else UNMARKED) for path in there}
+    ours = [path for path, reason in reasons.items() if not reason]
+    left = tuple(Left(path, reason) for path, reason in reasons.items() if reason)
     return Leftover("environment", checkout, tuple(ours), _bytes(ours), left)
+
+
+def _why_not(path: Path, mounts: frozenset[Path]) -> str:
+    """Return why it stays, whatever its name says; empty: nothing speaks for that."""
+    if path.is_symlink():
+        return LINK
+    return MOUNTED if mounted_in(path, mounts) else ""
 
 
 def _engine(path: Path) -> bool:

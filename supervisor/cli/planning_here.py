@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 
 from supervisor.cli.client import Json
 from supervisor.cli.configured import in_force_here
+from supervisor.cli.piped import piped_bytes
 from supervisor.config import find_config
 from supervisor.config.faults import option_fault
 from supervisor.config.settings import ModelOptions
@@ -38,7 +38,7 @@ async def plan_here(args: argparse.Namespace, target: str, options: Json, env: M
 
 
 def _machine(name: str) -> Machine:
-    return read_profile(sys.stdin.buffer.read(), "standard input") if name == "-" else load_profile(name)
+    return read_profile(piped_bytes(), "standard input") if name == "-" else load_profile(name)
 
 
 def _checked(options: Json) -> ModelOptions:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -57,6 +58,13 @@ class Loaded:
         return next((one for one in texts if one is not None and loc in one.document.values), None)
 
 
+class FoundPath(PosixPath):
+    """A configuration file that was found in the working folder and not named: it counts while nobody else writes it.
+
+    That is looked at again when it is read, of the very file that is open then.
+    """
+
+
 def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_folder: Path) -> Path | None:
     """Return the file to use: `--config`, `$SUPERVISOR_CONFIG`, the working folder's, the user's; None for defaults.
 
@@ -72,7 +80,7 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
             return path
     here = cwd / FILE_NAME
     if os.path.isfile(here) and _is_private(here):
-        return here
+        return here if sys.platform == "win32" else FoundPath(here)
     user = user_folder / FILE_NAME
     return user if os.path.isfile(user) else None
 
@@ -90,7 +98,8 @@ class Start:
         """Return the effective settings: these over the file's."""
         given = {"host": self.host, "port": self.port}
         server = settings.server.model_copy(update={key: value for key, value in given.items() if value is not None})
-        engine = settings.engine.model_copy(update={"path": self.engine} if self.engine else {})
+        named = absolute(Path.cwd(), self.engine) if self.engine and os.sep in self.engine else self.engine
+        engine = settings.engine.model_copy(update={"path": named} if named else {})
         return settings.model_copy(update={"server": server, "engine": engine})
 
     @property
@@ -254,6 +263,8 @@ def _of_llama_swap(path: Path | None) -> ConfigFault:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
+            if isinstance(path, FoundPath) and not _only_mine(os.fstat(file.fileno())):
+                raise ConfigError(f"{path} can be written by others, so it is not used. Or name it with --config.")
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -306,6 +317,9 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     certified = {name: absolute(base, value) for name in _TLS_FILES if (value := getattr(settings.server, name))}
     if certified:
         update["server"] = settings.server.model_copy(update=certified)
+    engine = settings.engine.path
+    if engine is not None and os.sep in engine:  # otherwise it may be the name of an installed one
+        update["engine"] = settings.engine.model_copy(update={"path": absolute(base, engine)})
     if settings.hub.cache is not None:
         update["hub"] = settings.hub.model_copy(update={"cache": absolute(base, settings.hub.cache)})
     return settings.model_copy(update={key: value for key, value in update.items() if key in settings.model_fields_set})
@@ -337,6 +351,13 @@ def _under(base: Path, value: object) -> object:
 
 
 def _is_private(path: Path) -> bool:
-    found = path.stat()
-    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return mine and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    """Tell whether a file, and the link to it if it is one, are this user's, and nobody else may write the file."""
+    return _is_mine(path.lstat()) and _only_mine(path.stat())
+
+
+def _only_mine(found: os.stat_result) -> bool:
+    return _is_mine(found) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _is_mine(found: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or found.st_uid == os.getuid()

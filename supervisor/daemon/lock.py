@@ -10,10 +10,12 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from supervisor import __version__
 from supervisor.config.settings import ServerSettings
 from supervisor.core.requests.access import is_loopback
+from supervisor.core.text.plaintext import one_line
 from supervisor.errors import (
     AddressInUse,
     DaemonAlreadyRunning,
@@ -23,6 +25,7 @@ from supervisor.errors import (
     Unauthorized,
 )
 from supervisor.system.atomic import atomic_write
+from supervisor.system.deadline import cut_off
 from supervisor.system.owned import own_folder
 from supervisor.system.paths import Places
 
@@ -36,6 +39,7 @@ except ImportError:  # Windows has neither; there the address alone keeps a seco
 _OPEN_FILES = 10_240  # macOS takes no more
 _RESERVE = 512  # files for engines, logs and the hub, where there are that many
 _ANSWER_SECONDS = 2.0
+_SHOWN = 40  # characters of what a program says of itself that may be another one
 _ANSWER_BYTES = 1 << 22  # the status of some thousand models
 _SPEAKS_TLS = "it speaks TLS"
 _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
@@ -94,7 +98,7 @@ def daemon_lock(places: Places, held: int | None = None) -> Iterator[int]:
     held: the descriptor under which an earlier image of this process holds it.
     """
     own_folder(places.state)
-    with places.daemon_lock.open("w") if held is None else os.fdopen(held, "w") as lock:
+    with os.fdopen(_opened_lock(places.daemon_lock) if held is None else held, "w") as lock:
         if fcntl is not None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,6 +108,15 @@ def daemon_lock(places: Places, held: int | None = None) -> Iterator[int]:
                     "or set SUPERVISOR_HOME to another folder."
                 ) from None
         yield lock.fileno()
+
+
+def _opened_lock(path: Path) -> int:
+    """Open the file for this user alone: whoever may read a file can lock it."""
+    opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    if hasattr(os, "fchmod"):
+        with contextlib.suppress(OSError):  # another user's file, as root may have left one
+            os.fchmod(opened, 0o600)
+    return opened
 
 
 def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
@@ -149,9 +162,12 @@ def _daemon_at(host: str, port: int) -> str | None:
     """Return the status of a daemon of ours that answers there; None if something else is there, or nothing answers."""
     connection = http.client.HTTPConnection(_reachable(host), port, timeout=_ANSWER_SECONDS)
     try:
-        connection.request("GET", "/api/v1/status")
-        response = connection.getresponse()
-        told = json.loads(response.read(_ANSWER_BYTES))
+        connection.connect()
+        with cut_off(connection.sock, _ANSWER_SECONDS):
+            connection.request("GET", "/api/v1/status")
+            response = connection.getresponse()
+            answer = response.read(_ANSWER_BYTES)
+        told = json.loads(answer)
     except (OSError, http.client.HTTPException, ValueError, RecursionError):
         return None
     finally:
@@ -159,7 +175,8 @@ def _daemon_at(host: str, port: int) -> str | None:
     if not isinstance(told, dict):
         return None
     if response.status == 200 and {"pid", "version", "models"} <= told.keys():
-        return f"pid {told['pid']}, version {told['version']}"
+        pid, version = (one_line(str(told[key]))[:_SHOWN] for key in ("pid", "version"))
+        return f"pid {pid}, version {version}"
     error = told.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     if code == TlsRequired.code:

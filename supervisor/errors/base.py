@@ -82,7 +82,7 @@ class SystemRefused(SupervisorError):
 
 
 class FolderRefused(SystemRefused, PermissionError):
-    """A folder of the program belongs to somebody else, or others can write to it."""
+    """A folder belongs to somebody else, others can write to it, or it holds what is not the program's."""
 
     code = "folder_refused"
 

@@ -94,12 +94,13 @@ class HubCache:
         return None if folder is None else self._ref(folder, revision or MAIN)
 
     def keep_ref(self, repo: str, revision: str, commit: str) -> None:
-        """Note which commit a branch or tag means now."""
+        """Note which commit a branch or tag means now, unless a name of another one is in the way."""
         if revision == commit:
             return
         place = self._repo(repo) / "refs" / revision
-        place.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(place, commit.encode(), mode=0o666)
+        with suppress(IsADirectoryError, NotADirectoryError, FileExistsError):  # `refs` beside `refs/pr/1`
+            place.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(place, commit.encode(), mode=0o666)
 
     def scan(self) -> list[Cached]:
         """Return every model on disk, by repository and name; a content that two revisions share is counted in both."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 from huggingface_hub import constants, get_session, set_client_factory
+from huggingface_hub.utils import parse_xet_file_data_from_response  # type: ignore[attr-defined]  # a lazy export
 
 from supervisor.core.repository.forms import (
     MAX_SIZE,
@@ -22,7 +23,13 @@ from supervisor.core.repository.forms import (
     is_sha256,
     is_size,
 )
+from supervisor.system.cookies import NoCookies
 from supervisor.system.reach import leads_inside
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]  # the module is absent, not of another type
 
 Json = Mapping[str, Any]
 
@@ -30,6 +37,7 @@ _KEPT_UP = 1 << 16
 _AGAIN_SECONDS = 5.0
 _SMALL = 1 << 20
 _MAX_QUOTED = 80
+_BESIDE = 16 << 20  # bytes by which a file of the client's own may be larger than what is downloaded
 _DIGITS = len(str(MAX_SIZE))
 _LATER = frozenset({408, 429})
 
@@ -58,7 +66,9 @@ class Guard:
         """Look at every answer that the hub's client gets."""
         before = get_session().event_hooks["request"]
         hooks: dict[str, list[Any]] = {"request": [*before, self._asked], "response": [self._answered]}
-        set_client_factory(lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
+        set_client_factory(
+            lambda: httpx2.Client(event_hooks=hooks, cookies=NoCookies(), follow_redirects=True, timeout=None)
+        )
         if hasattr(signal, "SIGALRM"):  # not on Windows
             signal.signal(signal.SIGALRM, self._rung)
 
@@ -92,18 +102,25 @@ class Guard:
         """Let a request go out to what the hub itself could reach, and with the token to the hub alone."""
         self._alarm(self._patience)
         _check_way(request.url)
-        if _origin(request.url) != _origin(httpx2.URL(constants.ENDPOINT)):
+        request.headers["Accept-Encoding"] = "identity"
+        if not _is_hub(request.url):
             request.headers.pop("Authorization", None)
 
     def _answered(self, answer: Any) -> None:
         self._alarm(self._patience)
         if answer.status_code in _LATER:
             answer.raise_for_status()  # the client would wait for as long as it is told to
+        coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding not in {"", "identity"}:  # what comes is bounded, and not what that would become
+            raise Misled(f"compresses its answer ({_quoted(coding)}) although it was asked not to")
         commit = answer.headers.get("X-Repo-Commit")
         if commit is not None and commit != self._commit:
             raise Misled(f"answers for the commit {_quoted(commit)} where {self._commit} was asked for")
         if answer.request.method == "HEAD":
             self._check_metadata(answer)
+        xet = parse_xet_file_data_from_response(answer)
+        if xet is not None and not _is_hub(xet.refresh_route):  # asked with the token, by a client that nobody guards
+            raise Misled(f"has {_quoted(xet.refresh_route)} asked for its storage (Xet), which is not its own address")
         storage = answer.headers.get(constants.HUGGINGFACE_HEADER_X_XET_ENDPOINT)
         if storage is not None:  # asked by another client, which nobody guards
             _check_way(httpx2.URL(storage))
@@ -131,6 +148,7 @@ class Guard:
         if listed not in {None, size}:
             raise Misled(f"gives {size} bytes as the size of {self._file['path']}, and its listing {listed}")
         self._file["size"] = size
+        limit_files(size)
 
     def _most(self, answer: Any) -> int:
         """Return the bytes that an answer may have: what is missing of the file, or a little where it is no file."""
@@ -149,6 +167,16 @@ class Guard:
     def arrived(self) -> None:
         """Take note that it keeps up."""
         self._alarm(self._patience)
+
+
+def limit_files(size: int | None) -> None:
+    """Have the system refuse files that are larger than what was announced, whoever in this process writes them."""
+    if resource is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        limit = most if size is None else size + _BESIDE
+        if most != resource.RLIM_INFINITY:
+            limit = min(limit, most)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
 
 
 def _bounded(stream: Any, most: int, guard: Guard) -> Any:
@@ -182,6 +210,14 @@ def _check_way(url: Any) -> None:
 def _host(url: Any) -> str:
     """Return the host as it is looked up and connected to."""
     return str(url.raw_host.decode("ascii"))
+
+
+def _is_hub(url: Any) -> bool:
+    """Return whether an address is one of the hub itself."""
+    try:
+        return _origin(httpx2.URL(url)) == _origin(httpx2.URL(constants.ENDPOINT))
+    except httpx2.InvalidURL:
+        return False
 
 
 def _origin(url: Any) -> tuple[str, str, int | None]:

@@ -54,10 +54,10 @@ def begin_content(
     repo, path = str(job["repo"]), str(file["path"])
     url = hf_hub_url(repo, path, revision=job["commit"])
     told = get_hf_file_metadata(url)
-    if told.etag is None or (told.xet_file_data is not None and _uses_xet()):
-        return None
     if told.size is None:
         raise Misled(f"does not say how large {path} is")
+    if told.etag is None or (told.xet_file_data is not None and _uses_xet()):
+        return None
     blob = folder_of(repo) / "blobs" / told.etag
     with locked(_cache(), repo, told.etag):
         if blob.exists():

@@ -27,15 +27,10 @@ from typing import Any, Self
 
 from huggingface_hub import constants, hf_hub_download, scan_cache_dir, try_to_load_from_cache
 
-from supervisor.hub.guard import Guard, Misled
+from supervisor.hub.guard import Guard, Misled, limit_files
 from supervisor.hub.locked import fault_of
 from supervisor.hub.partial import begin_content, folder_of, sweep
 from supervisor.hub.partials import partial_of
-
-try:
-    import resource
-except ImportError:  # not on Windows
-    resource = None  # type: ignore[assignment]  # the module is absent, not of another type
 
 Json = dict[str, Any]
 
@@ -45,7 +40,6 @@ _LONGEST_WAIT = 60.0
 _REPORT_SECONDS = 0.1
 _PIECE = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_BESIDE = 16 << 20  # bytes by which a file of the client's own may be larger than what is downloaded
 
 
 def main() -> int:
@@ -92,7 +86,7 @@ def _download(job: Json) -> None:
     guard.install()
     for file in job["files"]:
         guard.expect(job["repo"], job["commit"], file)
-        _limit_files(file["size"])
+        limit_files(file["size"])
         place = _insist(job, file, guard)
         if job["verify"] and place not in _known:
             _check(place, file, folder_of(job["repo"]) / "blobs")
@@ -101,16 +95,6 @@ def _download(job: Json) -> None:
 
 _known: set[Path] = set()  # what was checked: now, or when it came into the cache
 _fetched: set[Path] = set()  # contents that came by plain HTTP
-
-
-def _limit_files(size: int | None) -> None:
-    """Have the system refuse files that are larger than what was announced, whoever in this process writes them."""
-    if resource is not None:
-        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-        limit = most if size is None else size + _BESIDE
-        if most != resource.RLIM_INFINITY:
-            limit = min(limit, most)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
 
 
 def _insist(job: Json, file: Json, guard: Guard) -> Path:

@@ -1,7 +1,8 @@
 """Unpack archives that came from elsewhere: they write nowhere else, and no more than an engine could need.
 
-An archive is unpacked by one process of ours into a fresh folder; what it announces is added up before anything of a
-member is written, so that one that swells ends where its limit is.
+An archive is unpacked in a thread, into a fresh folder of ours. What it announces is added up before anything of a
+member is written, so that one that swells ends where its limit is. No more is read for a member than it announces:
+otherwise maps of holes, and links to what is not there, would have more written than was added up.
 """
 
 from __future__ import annotations
@@ -10,17 +11,16 @@ import asyncio
 import lzma
 import struct
 import tarfile
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal, cast
 
 from supervisor.errors import EngineInstallFailed
-
-_YIELD_EVERY = 32  # members; keeps the event loop (and a cancellation) no more than a few milliseconds away
 
 
 @dataclass(frozen=True)
@@ -39,36 +39,102 @@ class _Outside(Exception):
     pass
 
 
-_LONGEST_READ = 1 << 16
+class _Stopped(Exception):
+    pass
 
 
-class _Short:
-    """A file of which nobody reads much at once: tarfile reads names and notes whole before anybody sees them."""
+_PIECE = 1 << 16  # bytes; the longest name or note, and what is passed over at once
+_NOTES = 1 << 18  # bytes of all names and notes of a member
+_DIRECTORY = 64 << 20  # bytes of the list of a zip archive's members: 300 for each that may be in it
 
-    def __init__(self, file: IO[bytes]) -> None:
+
+class _Sum:
+    """Adds members up, and what is read for them."""
+
+    def __init__(self, most: Most) -> None:
+        self._most = most
+        self._members = 0
+        self._size = 0
+        self._left = _NOTES
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Have the next step raise _Stopped. For another thread."""
+        self._stop.set()
+
+    def add(self, size: int) -> None:
+        """Count a member, whose bytes may now be read. Raises _Swollen, _Stopped."""
+        self.check()
+        self._members += 1
+        self._size += max(0, size)
+        self._left = max(0, size) + _NOTES
+        if self._members > self._most.members:
+            raise _Swollen(f"it has more than {self._most.members} members")
+        if self._size > self._most.size:
+            raise _Swollen(f"its members take more than {self._most.size} bytes")
+
+    def read(self, size: int) -> None:
+        """Count bytes that were read. Raises _Swollen, _Stopped."""
+        self.check()
+        self._left -= size
+        if self._left < 0:
+            raise _Swollen("a member of it takes more than it announces")
+
+    def check(self) -> None:
+        """Raise _Stopped once nobody wants it any more."""
+        if self._stop.is_set():
+            raise _Stopped
+
+
+class _Counted:
+    """The uncompressed bytes of a tar archive, read from the beginning to the end.
+
+    tarfile reads names and notes whole before anybody sees them, and contents in pieces of 16 KiB.
+    """
+
+    def __init__(self, file: IO[bytes], count: _Sum) -> None:
         self._file = file
+        self._count = count
 
     def read(self, size: int) -> bytes:
-        """Read so many bytes; tarfile reads contents in pieces of 16 KiB. Raises _Swollen."""
-        if size > _LONGEST_READ:
+        """Read so many bytes. Raises _Swollen, _Stopped."""
+        if size > _PIECE:
             raise _Swollen(f"a name or a note in it has {size} bytes")
-        return self._file.read(size)
+        piece = self._file.read(size)
+        self._count.read(len(piece))
+        return piece
+
+    def seek(self, place: int) -> None:
+        """Go on to a place, and read what is before it. Raises _Swollen, _Stopped."""
+        left = place - self._file.tell()
+        if left < 0:
+            self._file.seek(place)  # by a byte: tarfile looks whether the last one of a member is there
+        while left > 0 and (piece := self.read(min(left, _PIECE))):
+            left -= len(piece)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
 
 class _Archive(tarfile.TarFile):
-    """An archive whose names and notes are as short as names are, whatever its compression."""
+    """An archive of which nothing is read uncounted, whatever its compression."""
 
-    def __init__(self, name: str | None, mode: Literal["r"], fileobj: IO[bytes], **settings: Any) -> None:
-        super().__init__(name, mode, cast(IO[bytes], _Short(fileobj)), **settings)
+    def __init__(self, name: str | None, mode: Literal["r"], fileobj: IO[bytes], *, count: _Sum, **more: Any) -> None:
+        super().__init__(name, mode, cast(IO[bytes], _Counted(fileobj, count)), **more)
 
 
 @contextmanager
-def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
-    with archive.open("rb") as file, _Archive.open(fileobj=file) as tar:
-        yield tar
+def _members(archive: Path, count: _Sum) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfile.TarInfo]]]:
+    opening = cast(Callable[..., tarfile.TarFile], _Archive.open)  # what it does not know itself goes to `__init__`
+    with archive.open("rb") as file, opening(fileobj=file, count=count) as tar:
+
+        def each() -> Iterator[tarfile.TarInfo]:
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # not in its stub: members, kept with all their notes
+                count.add(member.size)
+                yield member
+
+        yield tar, each()
 
 
 def _put(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
@@ -79,24 +145,23 @@ def _put(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
     tar.extract(member, target, filter="data")
 
 
-class _Sum:
-    """Adds members up."""
+class _Zipped:
+    """A zip archive. zipfile reads the list of its members at once, and each of them in small pieces."""
 
-    def __init__(self, most: Most) -> None:
-        self._most = most
-        self._members = 0
-        self._size = 0
+    def __init__(self, file: IO[bytes], count: _Sum) -> None:
+        self._file = file
+        self._count = count
 
-    async def add(self, size: int) -> None:
-        """Count a member, and let others have their turn. Raises _Swollen."""
-        self._members += 1
-        self._size += max(0, size)
-        if self._members > self._most.members:
-            raise _Swollen(f"it has more than {self._most.members} members")
-        if self._size > self._most.size:
-            raise _Swollen(f"its members take more than {self._most.size} bytes")
-        if self._members % _YIELD_EVERY == 0:
-            await asyncio.sleep(0)
+    def read(self, size: int = -1) -> bytes:
+        """Read so many bytes; negative: the rest. Raises _Swollen, _Stopped."""
+        self._count.check()
+        piece = self._file.read(_DIRECTORY + 1 if size < 0 else min(size, _DIRECTORY + 1))
+        if len(piece) > _DIRECTORY:
+            raise _Swollen(f"the list of its members has more than {_DIRECTORY} bytes")
+        return piece
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
 
 
 _BROKEN = (
@@ -112,25 +177,12 @@ async def unpack_subtree(archive: Path, subtree: str, target: Path, most: Most =
     Raises EngineInstallFailed for a damaged archive, one without that folder, a member that leads outside, or more than
     `most`.
     """
-    prefix_length = 2
-    found = 0
-    count = _Sum(most)
-    try:
-        with _opened(archive) as tar:
-            for member in tar:
-                await count.add(member.size)
-                parts = PurePosixPath(member.name).parts
-                if len(parts) <= prefix_length or parts[1] != subtree:
-                    continue
-                inside = member.replace(name="/".join(parts[prefix_length:]), deep=False)
-                if member.islnk():
-                    inside.linkname = "/".join(PurePosixPath(member.linkname).parts[prefix_length:])
-                _put(tar, inside, target)
-                found += 1
-    except _BROKEN as error:
-        raise EngineInstallFailed(f"{archive.name} cannot be unpacked: {error}") from error
-    if not found:
-        raise EngineInstallFailed(f"{archive.name} has no folder {subtree}")
+
+    def work(count: _Sum) -> None:
+        if not _unpack_below(archive, subtree, target, count):
+            raise EngineInstallFailed(f"{archive.name} has no folder {subtree}")
+
+    await _aside(archive, work, most)
 
 
 async def unpack_all(archive: Path, target: Path, most: Most = Most()) -> None:
@@ -138,17 +190,53 @@ async def unpack_all(archive: Path, target: Path, most: Most = Most()) -> None:
 
     Raises EngineInstallFailed for a damaged archive, a member that leads outside, or more than `most`.
     """
-    count = _Sum(most)
-    try:
+
+    def work(count: _Sum) -> None:
         if archive.suffix == ".zip":
-            with zipfile.ZipFile(archive) as bundle:
-                for info in bundle.infolist():
-                    await count.add(info.file_size)  # zipfile reads no more than this of a member
-                    bundle.extract(info, target)
+            _unpack_zip(archive, target, count)
             return
-        with _opened(archive) as tar:
-            for member in tar:
-                await count.add(member.size)
+        with _members(archive, count) as (tar, members):
+            for member in members:
                 _put(tar, member, target)
+
+    await _aside(archive, work, most)
+
+
+async def _aside(archive: Path, work: Callable[[_Sum], None], most: Most) -> None:
+    """Unpack in a thread, which has ended when this ends, also when it is cancelled. Raises EngineInstallFailed."""
+    count = _Sum(most)
+    doing = asyncio.ensure_future(asyncio.to_thread(work, count))
+    try:
+        await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        count.stop()
+        await asyncio.wait({doing})
+        if not doing.cancelled():
+            doing.exception()  # that it stopped is no news
+        raise
     except _BROKEN as error:
         raise EngineInstallFailed(f"{archive.name} cannot be unpacked: {error}") from error
+
+
+def _unpack_below(archive: Path, subtree: str, target: Path, count: _Sum) -> int:
+    """Unpack a folder of the archive's only folder; return how many members it has."""
+    prefix_length = 2
+    found = 0
+    with _members(archive, count) as (tar, members):
+        for member in members:
+            parts = PurePosixPath(member.name).parts
+            if len(parts) <= prefix_length or parts[1] != subtree:
+                continue
+            inside = member.replace(name="/".join(parts[prefix_length:]), deep=False)
+            if member.islnk():
+                inside.linkname = "/".join(PurePosixPath(member.linkname).parts[prefix_length:])
+            _put(tar, inside, target)
+            found += 1
+    return found
+
+
+def _unpack_zip(archive: Path, target: Path, count: _Sum) -> None:
+    with archive.open("rb") as file, zipfile.ZipFile(cast(IO[bytes], _Zipped(file, count))) as bundle:
+        for info in bundle.infolist():
+            count.add(info.file_size)  # zipfile reads no more than this of a member
+            bundle.extract(info, target)

@@ -7,6 +7,7 @@ import hashlib
 import re
 import shutil
 import ssl
+import stat
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,14 @@ class Archive:
 def is_archive(name: str, sha256: str) -> bool:
     """Tell whether a file could be called so, and a digest could be one."""
     return bool(_NAME.fullmatch(name) and _SHA256.fullmatch(sha256))
+
+
+def is_web(url: str) -> bool:
+    """Tell whether this is the address of something on the web."""
+    try:
+        return urlsplit(url).scheme in {"http", "https"}
+    except ValueError:
+        return False
 
 
 def make_client(env: Mapping[str, str], *, connect_seconds: float = 10.0) -> httpx.AsyncClient:
@@ -184,6 +193,9 @@ async def _read_remote(
 
 def _copy_local(path: Path, sink: BinaryIO) -> None:
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST:
+            raise EngineInstallFailed(f"{path} is not a file of at most {_MOST >> 30} GiB")
         with path.open("rb") as stream:
             shutil.copyfileobj(stream, sink)
     except OSError as error:

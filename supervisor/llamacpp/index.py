@@ -20,7 +20,7 @@ import msgspec
 
 from supervisor.core.environment import for_builds
 from supervisor.errors import EngineInstallFailed
-from supervisor.llamacpp.download import Archive, ask, local_path, without_credentials
+from supervisor.llamacpp.download import Archive, ask, is_web, local_path, without_credentials
 from supervisor.llamacpp.versions import Sdist
 from supervisor.llamacpp.wheels import PIP
 
@@ -132,7 +132,10 @@ def json_links(text: str) -> list[str]:
 def html_links(text: str) -> list[str]:
     """Return the link targets of a PEP 503 page."""
     parser = _Links()
-    parser.feed(text)
+    try:
+        parser.feed(text)
+    except AssertionError as error:  # declarations that the parser has no answer to
+        raise EngineInstallFailed("the package index answered with HTML that is not a project page") from error
     return parser.targets
 
 
@@ -153,6 +156,8 @@ def _pick(links: list[str], page: str, index: str, sdist: Sdist) -> Archive:
         except ValueError:  # no address at all
             continue
         if urlsplit(url).path.rpartition("/")[2] not in sdist.names:
+            continue
+        if not is_web(url) and local_path(page) is None:  # only a folder of this machine names files of it
             continue
         stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
         if stated not in {"", sdist.sha256}:

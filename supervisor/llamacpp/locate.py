@@ -8,6 +8,7 @@ work; what is merely lying around is passed over, with the reason kept for `engi
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,12 +105,18 @@ def _named(store: EngineStore, env: Mapping[str, str], explicit: str | None) -> 
 def _server_at(given: str, store: EngineStore, origin: str) -> Path:
     """Return the binary that a file, a folder or the name of an installed engine means."""
     path = Path(os.path.expanduser(given)).absolute()
-    for candidate in (path, path / SERVER, path / "bin" / SERVER, store.binary(given)):
+    there = [candidate for candidate in (path, path / SERVER, path / "bin" / SERVER) if os.path.isfile(candidate)]
+    if os.path.basename(given) == given and given not in {
+        os.curdir,
+        os.pardir,
+    }:  # a name, which says nothing of the folder where it is looked for
+        there = [store.binary(given), *(candidate for candidate in there if _only_ours(candidate))]
+    for candidate in there:
         if os.path.isfile(candidate):
             return candidate
     raise EngineNotFound(
-        f"{origin} names {given!r}, but there is no llama-server; give a file, its folder, or a name from "
-        "`supervisor engine list`",
+        f"{origin} names {given!r}, but there is no llama-server; give a file, its folder (./NAME for one "
+        "in this folder), or a name from `supervisor engine list`",
         param="engine",
     )
 
@@ -125,8 +132,9 @@ def _candidates(store: EngineStore, env: Mapping[str, str], cwd: Path) -> Iterat
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
     bases = [cwd / name for name in _BUILD_FOLDERS] + [home / name for name in _HOME_BUILD_FOLDERS]
     for base in bases:
-        if (base / SERVER).is_file() and _only_ours(base / SERVER):
-            yield EngineBinary(base / SERVER, "build-folder")
+        found = (base / SERVER).resolve()  # a link on the way may lead elsewhere tomorrow
+        if found.is_file() and _only_ours(found):
+            yield EngineBinary(found, "build-folder")
     yield from _installed(store, aside=True)
 
 
@@ -136,15 +144,25 @@ def _installed(store: EngineStore, *, aside: bool) -> Iterator[EngineBinary]:
             yield EngineBinary(store.binary(manifest.name), "installed")
 
 
-def _only_ours(binary: Path) -> bool:
-    """Tell whether nobody but this user or root can have put the program there.
+def _only_ours(path: Path) -> bool:
+    """Tell whether nobody but this user and root can put something else in the place of a file. Blocks.
 
-    The working folder may be a shared one: running what a stranger left in it would be running the stranger.
+    Each folder above it counts, and each link on the way: the working folder may be a shared one, and to run what a
+    stranger left there would be to run the stranger. Into the folder of the file itself nobody may put anything, as a
+    program loads what lies beside it. A group that may write is trusted.
     """
     if not hasattr(os, "getuid"):
         return True
-    for path in (binary, binary.parent):
-        found = path.stat()
-        if found.st_uid not in {0, os.getuid()} or found.st_mode & 0o002:
-            return False
-    return True
+    try:
+        real = path.resolve(strict=True)
+        links = [one for one in (path, *path.parents) if one.is_symlink()]
+        above = all(_only_ours_change(one) for one in (real, *real.parents, *links, *(link.parent for link in links)))
+        return above and not real.parent.stat().st_mode & stat.S_IWOTH
+    except (OSError, RuntimeError):  # a loop of links, or what is not ours to see
+        return False
+
+
+def _only_ours_change(path: Path) -> bool:
+    found = path.lstat()
+    open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+    return found.st_uid in {0, os.getuid()} and (stat.S_ISLNK(found.st_mode) or not open_to_all)

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from supervisor.engines.mlx.environment import DONE, PINS, folder_of, interpreter_in
-from supervisor.errors import EngineInstallFailed
+from supervisor.errors import EngineInstallFailed, FolderRefused
 from supervisor.llamacpp.lock import engine_lock
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.wheels import PIP, PipLines
 from supervisor.system.paths import Places
+from supervisor.system.removal import check_unmounted, remove_tree
 
 NAME: Final = "mlx"
 _TRY: Final = "import mlx.core as mx, mlx_lm; mx.eval(mx.ones(2) + 1)"
@@ -51,8 +52,9 @@ def remove_mlx(env: Mapping[str, str]) -> bool:
     folder = folder_of(env)
     there = (folder / DONE).is_file()
     if there:
+        check_unmounted(folder)
         (folder / DONE).unlink()
-        shutil.rmtree(folder)
+        remove_tree(folder)
     return there
 
 
@@ -94,6 +96,9 @@ async def _run(argv: list[str], log: Path, env: Mapping[str, str]) -> None:
 
 def _replace(folder: Path, made: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and not (folder / DONE).is_file():
+        raise FolderRefused(f"{folder} is no environment of this program's, so it stays; move it, or remove it.")
+    check_unmounted(folder)
     old = folder.with_name(f"{folder.name}.old-{time.time_ns()}")
     if folder.exists():
         folder.rename(old)

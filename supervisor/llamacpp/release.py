@@ -9,7 +9,7 @@ import httpx
 import msgspec
 
 from supervisor.errors import EngineInstallFailed
-from supervisor.llamacpp.download import Archive, ask, is_archive
+from supervisor.llamacpp.download import Archive, ask, is_archive, is_web
 from supervisor.llamacpp.versions import RELEASES_URL, REPOSITORY
 from supervisor.system.outside import Limits
 
@@ -99,10 +99,10 @@ class _Release(msgspec.Struct):
 
 
 def _assets(body: bytes) -> dict[str, Archive]:
-    """Return the release's archives by name; one without a sha256 digest is as good as absent."""
+    """Return the release's archives by name; one without a sha256 digest, or elsewhere than on the web, is absent."""
     try:
         listed = msgspec.json.decode(body, type=_Release).assets
     except (ValueError, RecursionError) as error:
         raise EngineInstallFailed("the release API answered with something that is not a release") from error
     told = [(one.name, one.browser_download_url, (one.digest or "").removeprefix("sha256:")) for one in listed]
-    return {name: Archive(name, url, digest) for name, url, digest in told if is_archive(name, digest)}
+    return {name: Archive(name, url, digest) for name, url, digest in told if is_archive(name, digest) and is_web(url)}

@@ -6,24 +6,26 @@ ROOT/chosen.json                 {"current", "previous"}: names, or paths of bin
 ROOT/downloads, logs, tools      archives kept for next time, build logs, cmake where the machine has none
 ROOT/cuda                        NVIDIA's compiler from wheels, where a build needed it
 ROOT/vulkan-sdk/include          newer Vulkan headers than the system's, where somebody has put them
-ROOT/scratch                     work in progress; emptied by whoever holds ROOT/.lock next
+ROOT/scratch                     work in progress; removed by whoever holds ROOT/.lock next
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from supervisor.errors import EngineNotFound, UsageError
+from supervisor.errors import EngineNotFound, FolderRefused, UsageError
 from supervisor.llamacpp.jsonfile import number, read_object, text, write_object
 from supervisor.llamacpp.lock import short_lock
+from supervisor.system.removal import check_unmounted, remove_tree
 
 SERVER = "llama-server.exe" if os.name == "nt" else "llama-server"
 MANIFEST = "manifest.json"
+_SCRATCH = re.compile(r"[a-z]+-\d+-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
@@ -135,13 +137,14 @@ class EngineStore:
         """Delete an engine; if it was in use, the previous one is used from then on."""
         if name not in {manifest.name for manifest in self.engines()}:
             raise EngineNotFound(f"there is no engine {name!r} installed here; `supervisor engine list` shows them")
+        check_unmounted(self.root / name)
         with self._changing():
             kept = [n for n in (self.chosen().current, self.chosen().previous) if n and n != name]
             after = Chosen(kept[0] if kept else None, kept[1] if len(kept) > 1 else None)
             self._write(after)
         doomed = self.new_scratch("removed") / name
         os.rename(self.root / name, doomed)
-        shutil.rmtree(doomed.parent)
+        remove_tree(doomed.parent)
         return after
 
     def place(self, made: Path, manifest: Manifest) -> Manifest:
@@ -163,8 +166,11 @@ class EngineStore:
         return folder
 
     def clear_scratch(self) -> None:
-        """Remove what killed builders left; only for the holder of the lock."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        """Remove what killed builders left; only for the holder of the lock. Nothing else that lies there is ours."""
+        for folder in self._scratch.glob("*"):
+            if _SCRATCH.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
+                with contextlib.suppress(OSError, FolderRefused):
+                    remove_tree(folder)
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.errors import BuildToolMissing
+from supervisor.errors import BuildToolMissing, FolderRefused
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
+from supervisor.system.owned import written_later
+from supervisor.system.removal import check_unmounted
 
 PIP = (sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "pip")
 """The command of pip; without `-P`, Python would run a `pip.py` of whatever folder a user is in."""
@@ -68,6 +70,9 @@ class PipLines:
 def _replace(folder: Path, made: Path) -> None:
     scratch = made.parent
     if folder.exists():
+        if not written_later([folder]):
+            raise FolderRefused(f"{folder} was there before the program, so it stays; move it, or remove it.")
+        check_unmounted(folder)
         folder.rename(scratch / "old")
     made.rename(folder)
     shutil.rmtree(scratch)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.registry import ModelEntry
-from supervisor.core.repository import catalog_of
+from supervisor.core.repository import HubReference, catalog_of
 from supervisor.errors import HubUnreachable, ModelNotFound
 from supervisor.files.header_cache import HeaderCache
 from supervisor.files.mlx_folder import MlxModel, read_mlx
@@ -42,7 +42,7 @@ class Fetcher:
 
         Raises as `HubModels.look` and `HubModels.fetch`, and NotSupportedByEngine for a model in another format.
         """
-        chosen = await ask_hub(self.chosen, entry)
+        chosen = await self.find(entry)
         check_gguf(chosen)
         vision = wants_projector(entry.options)
         try:
@@ -62,7 +62,7 @@ class Fetcher:
         """
         if entry.hub is None:
             return entry, await asyncio.to_thread(read_mlx, Path(entry.path or ""))
-        chosen = await ask_hub(self.chosen, entry)
+        chosen = await self.find(entry)
         try:
             local = await self.hub.fetch(chosen, vision=False, watch=lambda shown: self._begin(entry.id, shown))
         finally:
@@ -74,9 +74,9 @@ class Fetcher:
         """Return the same without a download; the folder is not there where the entry has no path then."""
         if entry.hub is None:
             return await self.ensure_mlx(entry)
-        chosen = await ask_hub(self.chosen, entry)
-        model = await ask_hub(self.hub.mlx, chosen)
+        chosen = await self.find(entry)
         here = await asyncio.to_thread(self.hub.is_here, chosen.repository, chosen.variant.parts)
+        model = await (asyncio.to_thread(self.hub.mlx, chosen) if here else ask_hub(self.hub.mlx, chosen))
         return replace(entry, path=str(model.folder) if here else None), model
 
     def info(self, entry: ModelEntry) -> tuple[ModelEntry, ModelInfo]:
@@ -92,16 +92,33 @@ class Fetcher:
         found = remote_info(self.hub.model(chosen), projector, entry.options, self.headers)
         return replace(found, siblings=siblings_of(chosen))
 
+    def here(self, entry: ModelEntry) -> tuple[ModelEntry, ModelInfo] | None:
+        """Return the same of a model that is on disk, None of any other. Asks nobody. Blocks."""
+        chosen = self.hub.on_disk(self._reference(entry))
+        if chosen is None:
+            return None
+        check_gguf(chosen)
+        return self._local(entry, chosen, wants_projector(entry.options))
+
+    async def find(self, entry: ModelEntry) -> Chosen:
+        """Return the target of the entry's reference; what is on disk waits for nobody who waits for the hub."""
+        here = await asyncio.to_thread(self.hub.on_disk, self._reference(entry))
+        return here if here is not None else await ask_hub(self.chosen, entry)
+
     def chosen(self, entry: ModelEntry) -> Chosen:
         """Return the target of the entry's reference: what is on disk comes first, then the hub is asked. Blocks."""
-        reference = self.hub.parse(entry.hub or "")
-        if reference is None:
-            raise ModelNotFound(f"'{entry.hub}' is no model of a hub; it looks like owner/repo:Q4_K_M.", param="target")
+        reference = self._reference(entry)
         here = self.hub.on_disk(reference)
         if here is not None:
             return here
         found = self.hub.look(reference)
         return found.choice(found.candidates[0])
+
+    def _reference(self, entry: ModelEntry) -> HubReference:
+        reference = self.hub.parse(entry.hub or "")
+        if reference is None:
+            raise ModelNotFound(f"'{entry.hub}' is no model of a hub; it looks like owner/repo:Q4_K_M.", param="target")
+        return reference
 
     def _local(self, entry: ModelEntry, chosen: Chosen, vision: bool) -> tuple[ModelEntry, ModelInfo] | None:
         """Return entry and model where all files are on disk, else None."""

@@ -64,7 +64,7 @@ class Pulls:
             if answer.entry.hub is None:
                 raise InvalidRequest(f"'{target}' is no model of a hub.", param="model")
             entry = await self._variants.with_variant(answer.entry, self._pool)
-            chosen = await ask_hub(self._fetcher.chosen, entry)
+            chosen = await self._fetcher.find(entry)
         commit = chosen.repository.commit
         told = {
             "model": chosen.reference,

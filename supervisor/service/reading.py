@@ -44,6 +44,9 @@ class Reading:
 
     async def of_hub(self, entry: ModelEntry) -> Known:
         """A model of the hub, without a download. Raises as `Fetcher.info`."""
+        here = await asyncio.to_thread(self._fetcher.here, entry)
+        if here is not None:
+            return await asyncio.to_thread(self._known, *here)
         return await ask_hub(self._of_hub, entry)
 
     async def variant(self, entry: ModelEntry, chosen: Chosen) -> Known:

@@ -13,12 +13,15 @@ from typing import TypeVar, cast
 
 import httpx
 
+from supervisor.system.cookies import NoCookies
 from supervisor.system.reach import leads_inside
 
 _REDIRECTS = 10
 _REDIRECT_BYTES = 1 << 16
 _KEPT_UP = 1 << 16
+_MAX_QUOTED = 200  # characters of a host's name, repeated in a message
 _MIB = 1 << 20
+_HIGHEST_PORT = (1 << 16) - 1
 _START = "supervisor.start"  # in a request's extensions, which go along with redirects: the host that was asked first
 _Result = TypeVar("_Result")
 
@@ -54,10 +57,11 @@ Take = Callable[[httpx.Response, bytes], bool]
 
 
 def bounded_client(timeout: httpx.Timeout, verify: ssl.SSLContext | bool = True) -> httpx.AsyncClient:
-    """Make a client that follows few redirects and reads little of each; `timeout` is for one step."""
+    """Make a client that follows few redirects, reads little of each and keeps no cookie. timeout: for one step."""
     return httpx.AsyncClient(
         verify=verify,
         timeout=timeout,
+        cookies=NoCookies(),
         follow_redirects=True,
         max_redirects=_REDIRECTS,
         event_hooks={"request": [_check_way], "response": [_bound_redirect]},
@@ -149,8 +153,10 @@ async def _hand_over(answer: httpx.Response, take: Take) -> None:
 
 
 async def _check_way(request: httpx.Request) -> None:
-    """Raise OutOfBounds where a redirect leads to what the server itself could not reach."""
+    """Raise OutOfBounds where there is no such address, or a redirect leads to what the server could not reach."""
     start, target = request.extensions.get(_START), _host(request.url)
+    if not 0 <= (request.url.port or 0) <= _HIGHEST_PORT:  # httpx takes any number, and the system's own error is none
+        raise OutOfBounds(f"names port {request.url.port} of {target[:_MAX_QUOTED]}, which is none")
     if isinstance(start, str) and start != target and await asyncio.to_thread(leads_inside, start, target):
         raise OutOfBounds(f"sends on to {target}, which is inside this network or this machine")
 

@@ -62,6 +62,8 @@ def inner_folder(path: Path) -> Path:
         own_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
     _check(path, _OTHERS_WRITE)
+    if _lay_before(path):
+        _marked(path, made=False)  # what lies in it now is never ours to remove
     return path
 
 
@@ -75,14 +77,36 @@ def shared_folder(path: Path) -> Path:
 def keep_newest(files: Iterable[Path], most: int, most_bytes: int | None = None) -> None:
     """Remove all but the newest of these files, as many as that, and together no larger than `most_bytes`.
 
-    Never raises: what cannot be removed stays.
+    Files that lay there before the program do not count, and stay. Never raises: what cannot be removed stays.
     """
     with contextlib.suppress(OSError):
-        found = sorted(((path, path.lstat()) for path in files), key=lambda one: one[1].st_mtime_ns, reverse=True)
+        found = sorted(
+            ((path, path.lstat()) for path in written_later(files)), key=lambda one: one[1].st_mtime_ns, reverse=True
+        )
         held = accumulate(status.st_size for _, status in found)
         for number, ((path, _), size) in enumerate(zip(found, held, strict=True)):
             if number >= most or (most_bytes is not None and size > most_bytes):
                 path.unlink(missing_ok=True)
+
+
+def written_later(paths: Iterable[Path]) -> list[Path]:
+    """Return those that did not lie in their folder before the program took it, or the folder above it, into use."""
+    found: dict[Path, Marker | bool | None] = {}
+
+    def is_later(path: Path) -> bool:
+        folder = path.parent
+        if folder not in found:
+            found[folder] = read_marker(folder) or not _lay_before(folder)
+        known = found[folder]
+        return path.name not in known.before if isinstance(known, Marker) else bool(known)
+
+    return [path for path in paths if is_later(path)]
+
+
+def _lay_before(path: Path) -> bool:
+    """Tell whether it was in a folder of ours before that became ours."""
+    above = read_marker(path.parent)
+    return above is not None and path.name in above.before
 
 
 def read_marker(path: Path) -> Marker | None:

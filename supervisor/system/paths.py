@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from supervisor.errors import FolderRefused
 
 _APP = "llama-supervisor"
 
@@ -117,7 +120,7 @@ class Places:
 
 def places(env: Mapping[str, str]) -> Places:
     """Return the folders that this environment selects."""
-    home = Path(env.get("HOME") or Path.home())
+    home = _home(env)
     mac = sys.platform == "darwin"
     cache_base = _base(env, "XDG_CACHE_HOME", home / ("Library/Caches" if mac else ".cache"))
     state_base = _base(env, "XDG_STATE_HOME", home / ("Library/Application Support" if mac else ".local/state"))
@@ -133,6 +136,13 @@ def places(env: Mapping[str, str]) -> Places:
     )
 
 
+def _home(env: Mapping[str, str]) -> Path:
+    try:
+        return Path(env.get("HOME") or Path.home()).absolute()
+    except RuntimeError:  # a user whom the system does not know, as in a container
+        raise FolderRefused("Nothing says which folder is this user's home; set HOME.") from None
+
+
 def safe_name(model_id: str) -> str:
     """Return a file name for a model id: ASCII letters, digits, `.`, `_`, `-`; at most 100 characters."""
     return "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in model_id)[:100] or "_"
@@ -145,7 +155,16 @@ def _base(env: Mapping[str, str], variable: str, default: Path) -> Path:
 
 def _runtime(env: Mapping[str, str]) -> Path:
     given = env.get("XDG_RUNTIME_DIR")
-    if given and Path(given).is_dir() and len(given) <= 60:
+    if given and len(given) <= 60 and _is_own_folder(given):
         return Path(given) / "llsup"
     user = os.getuid() if hasattr(os, "getuid") else 0
     return Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 60 else "/tmp") / f"llsup-{user}"
+
+
+def _is_own_folder(path: str) -> bool:
+    """Tell whether the folder is this user's: `su` and `sudo` may leave the variable of the one before."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and (not hasattr(os, "getuid") or found.st_uid == os.getuid())

@@ -19,10 +19,11 @@ from typing import Literal
 
 from supervisor.system import processes
 from supervisor.system.atomic import atomic_write, scratches
-from supervisor.system.owned import inner_folder
+from supervisor.system.owned import inner_folder, read_own, written_later
 
 _SAME_START_S = 0.5  # psutil derives the moment from the boot time, which moves a little with the clock
 _KILL_S = 3.0
+_MOST = 1 << 16  # bytes of a record
 _MOST_PID = (1 << 31) - 1
 
 
@@ -59,10 +60,10 @@ def end_leftovers(folder: Path, *, term_s: float = 3.0, spared: Collection[int] 
     """
     if not folder.is_dir():
         return []
-    for scratch in folder.glob(scratches("*.json")):
+    for scratch in written_later(folder.glob(scratches("*.json"))):
         scratch.unlink(missing_ok=True)
     kept = {f"{pid}.json" for pid in spared}
-    return [_end(path, term_s) for path in sorted(folder.glob("*.json")) if path.name not in kept]
+    return [_end(path, term_s) for path in written_later(sorted(folder.glob("*.json"))) if path.name not in kept]
 
 
 def living_children(folder: Path) -> list[int]:
@@ -87,7 +88,7 @@ def _end(path: Path, term_s: float) -> Ended:
 
 def _read(path: Path) -> Record | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_own(path, _MOST))
         record = Record(**found)
     except (OSError, ValueError, TypeError, RecursionError):
         return None

@@ -9,6 +9,7 @@ was not made plain.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from typing import Any, TextIO
@@ -43,8 +44,9 @@ class Shown:
 def guard_streams() -> None:
     """Have this process's standard output and error show foreign text, and write what their encoding lacks as escapes.
 
-    What goes to a file or a pipe stays as it is: a program reads it.
+    What goes to a file or a pipe stays as it is: a program reads it. A stream that was closed leads nowhere.
     """
+    _open_closed()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None or isinstance(stream, Shown):
@@ -53,6 +55,17 @@ def guard_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
         if stream.isatty():
             setattr(sys, name, Shown(stream))
+
+
+def _open_closed() -> None:
+    """Have the three standard descriptors open, so that no file or socket of ours becomes one of them."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
 
 
 def obeyed(stream: TextIO) -> TextIO:

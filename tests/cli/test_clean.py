@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from supervisor.cli.background import start
-from supervisor.cli.leftovers import BEFORE, LINK, UNKNOWN, UNMARKED, _bytes, leftovers, remove
+from supervisor.cli.leftovers import BEFORE, LINK, MOUNTED, UNKNOWN, UNMARKED, _bytes, leftovers, remove
 from supervisor.system.owned import MARKER, own_folder, read_marker, shared_folder
 from supervisor.system.paths import Places, places
 from tests.cli.conftest import Cli
 from tests.cli.test_daemon import PROGRAM
 from tests.fakes.fake_daemon import FakeDaemon
+from tests.support.patience import PATIENCE
 
 
 def fill(folder: Path, *names: str) -> None:
@@ -251,3 +254,28 @@ def test_it_stops_the_daemon_and_nothing_is_left(cli: Cli, monkeypatch: pytest.M
     assert not where.state.exists()
     assert not where.engines.exists()
     assert cli("clean", "--keep-environment").out.startswith("nothing to remove\n")
+
+
+def test_nothing_that_is_mounted_within_goes(cli: Cli, tmp_path: Path) -> None:
+    """A mount is another folder, whose files are somebody's."""
+    elsewhere, engines = tmp_path / "elsewhere", tmp_path / "engines"
+    shared_folder(engines)
+    for place in ("scratch", "b1/models"):
+        (engines / place).mkdir(parents=True)
+    fill(engines, "b1/manifest.json", "b1/bin/llama-server", "cuda/nvcc")
+    fill(elsewhere, "precious")
+    script = 'for place in scratch b1/models; do mount --bind "$0" "$1/$place" || exit 77; done; shift; exec "$@"'
+    apart = ["unshare", "-m" if os.getuid() == 0 else "-rm", "/bin/sh", "-c", script, str(elsewhere), str(engines)]
+    try:
+        command = [*apart, *cli.argv("clean", "--yes", "--keep-environment", "--json")]
+        done = subprocess.run(command, env=cli.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except OSError:
+        pytest.skip("there is no `unshare`")
+    if done.returncode in {1, 77} and not done.stdout:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (elsewhere / "precious").is_file()
+    assert (engines / "b1" / "bin" / "llama-server").is_file(), "a part of an engine is no engine"
+    assert not (engines / "cuda").exists()
+    left = {one["path"]: one["reason"] for one in json.loads(done.stdout)["left"]}
+    assert left[str(engines / "scratch")] == left[str(engines / "b1")] == MOUNTED

@@ -198,3 +198,35 @@ def test_the_daemon_imports_nothing_that_draws(cli: Cli, tmp_path: Path) -> None
     imported = set(done.stdout.split())
     assert {"supervisor.daemon.run", "structlog", "httpx"} <= imported, done.stderr
     assert imported.isdisjoint({"rich", "pygments"})
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", [("clean", "--dry-run"), ("run", "demo")])
+def test_closed_streams_are_no_bug(cli: Cli, closed: str, words: tuple[str, ...]) -> None:
+    """A service manager or a script may start the program without any of them."""
+    command = ["/bin/sh", "-c", f'exec "$0" "$@" {closed}', *cli.argv(*words)]
+    done = subprocess.run(command, env=cli.env, cwd=cli.folder, capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode in {0, 2}, done.stderr  # there is no prompt
+    assert not (cli.state / "logs" / "cli-errors.log").exists()
+
+
+def test_no_file_of_ours_becomes_a_closed_stream(cli: Cli) -> None:
+    code = """
+from supervisor.system.terminal import guard_streams
+guard_streams()
+with open("told", "w") as told:
+    told.write(str(told.fileno()))
+"""
+    command = ["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', sys.executable, "-P", "-c", code]
+    subprocess.run(command, env=cli.env, cwd=cli.folder, timeout=PATIENCE, check=True)
+    assert int((cli.folder / "told").read_text()) > 2
+
+
+def test_a_pipe_without_end_ends_the_command_not_the_machine(cli: Cli) -> None:
+    with Path("/dev/zero").open("rb") as endless:
+        command = cli.argv("run", "demo")
+        done = subprocess.run(
+            command, stdin=endless, env=cli.env, cwd=cli.folder, capture_output=True, timeout=PATIENCE, check=False
+        )
+    assert done.returncode == 2
+    assert b"longer than 32 MiB" in done.stderr

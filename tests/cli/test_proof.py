@@ -7,14 +7,14 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from supervisor.cli.client import Client
 from supervisor.cli.daemon import read_endpoint
-from supervisor.errors import DaemonUnproven
+from supervisor.errors import DaemonUnproven, DaemonUnreachable
 from supervisor.system.owned import own_folder
 from supervisor.system.paths import places
 from supervisor.system.proof import PROOF_HEADER, is_proven, new_challenge, new_secret, prove
@@ -146,3 +146,23 @@ def test_an_endpoint_file_that_is_no_plain_file_or_no_sense_is_none(tmp_path: Pa
     where.endpoint_file.unlink()
     os.mkfifo(where.endpoint_file)
     assert read_endpoint(where) is None
+
+
+def test_a_program_that_never_comes_to_its_answer_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its lines arrives in time, and no step of reading them ends the call."""
+    monkeypatch.setattr("supervisor.cli.client.ANSWER_SECONDS", 0.2)
+    endless = b"HTTP/1.1 100 Continue\r\n\r\n" * 1000
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    while True:
+                        connection.sendall(endless)
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(DaemonUnreachable, match="did not answer"):
+            Client(url, KEY, new_secret()).get("/api/v1/status")

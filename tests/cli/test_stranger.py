@@ -13,7 +13,7 @@ import pytest
 import supervisor
 from supervisor.cli import client as client_module
 from supervisor.cli.client import Client
-from supervisor.errors import DaemonError
+from supervisor.errors import DaemonError, UsageError
 from tests.cli.conftest import Cli
 
 STATUS = {
@@ -74,3 +74,30 @@ def test_answers_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
         list(Client(url).lines("/api/v1/logs", {}))
     with stranger(b"data: x\n" * 2000) as url, pytest.raises(DaemonError, match="is not this program's daemon"):
         list(Client(url).events("/v1/chat/completions", {}))
+
+
+@pytest.mark.parametrize("key", ["a-secret\n", "a-secret\r\nx: y", "a-secret\x00", "a-secret-\u20ac"])
+def test_a_key_that_no_header_can_hold_is_not_quoted(key: str) -> None:
+    with pytest.raises(UsageError, match="cannot be sent") as caught:
+        Client("http://127.0.0.1:1", key)
+    assert "a-secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://a b:80", "http://a\x7f:80", "http://127.0.0.1:1/a b", "http://a:0"]
+)
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(UsageError, match="is not the URL of a daemon"):
+        Client(url)
+
+
+def test_an_address_whose_name_is_none() -> None:
+    with pytest.raises(UsageError, match="names no host"):
+        Client(f"http://{'a' * 70}.example").get("/health")
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    assert Client("http://me:secret@127.0.0.1:1/p/").url == "http://127.0.0.1:1/p"
+    with pytest.raises(UsageError) as caught:
+        Client("http://me:secret@:1")
+    assert "secret" not in caught.value.message

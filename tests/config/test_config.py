@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from supervisor.config import Settings, find_config, load_settings
-from supervisor.config.load import passed_over
+from supervisor.config.load import Start, passed_over
+from supervisor.config.load import load as read
 from supervisor.config.management import Management
 from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions, ModelSettings
@@ -190,3 +192,37 @@ def test_why_a_file_is_passed_over(tmp_path: Path) -> None:
     assert passed_over(file) is None
     file.chmod(0o666)
     assert f"chmod go-w {file}" in (passed_over(file) or "")
+
+
+def test_a_relative_engine_lies_beside_the_configuration_not_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = tmp_path / "conf"
+    here.mkdir()
+    assert load(here, "engine: {path: ./bin/llama-server}").engine.path == str(here / "bin" / "llama-server")
+    assert load(here, "engine: {path: b7-cpu}").engine.path == "b7-cpu"  # the name of an installed one
+    given = read(here / "supervisor.yaml", {}, Start(engine="./bin/llama-server")).settings
+    assert given.engine.path == str(tmp_path / "bin" / "llama-server")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a link away")
+def test_a_link_of_another_user_to_a_file_of_ours_is_not_taken(tmp_path: Path) -> None:
+    file, link = tmp_path / "ours.yaml", tmp_path / "supervisor.yaml"
+    file.touch(mode=0o600)
+    link.symlink_to(file)
+    assert find_config(None, {}, tmp_path, tmp_path / "none") == link
+    os.lchown(link, 4711, 4711)
+    assert find_config(None, {}, tmp_path, tmp_path / "none") is None
+
+
+def test_a_file_that_is_exchanged_before_it_is_read_is_not_used(tmp_path: Path) -> None:
+    file = tmp_path / "supervisor.yaml"
+    file.touch(mode=0o600)
+    found = find_config(None, {}, tmp_path, tmp_path / "none")
+    assert found is not None
+    file.chmod(0o666)
+    file.write_text("server: {port: 1234}")
+    with pytest.raises(ConfigError, match="written by others"):
+        load_settings(found, {})
+    assert load_settings(file, {}).server.port == 1234  # named, it may be anybody's

@@ -161,6 +161,8 @@ def test_a_reload_that_changes_nothing_leaves_models_of_the_hub_alone(
 
 def test_a_hub_that_says_nothing_keeps_nobody_else_waiting(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": talker})
+    daemon.load("a/b:Q4_0")
+    post(daemon, "/api/v1/models/unload", model="a/b:Q4_0")
     hold = hub.spoil(Fault("/api/models/", hold=threading.Event())).hold
     assert hold is not None
 
@@ -170,9 +172,10 @@ def test_a_hub_that_says_nothing_keeps_nobody_else_waiting(daemon: RunningDaemon
 
     with ThreadPoolExecutor(24) as crowd:
         loads = [crowd.submit(load, number) for number in range(24)]
-        wait_until(lambda: hub.held >= 4, "loads that wait for the hub")
+        wait_until(lambda: hub.held >= 8, "loads that take every thread that asks the hub")
         for path in ("/api/v1/status", "/api/v1/devices"):
             assert daemon.http.get(path).status_code == 200
+        assert daemon.load("a/b:Q4_0")["state"] == "ready", "what is on disk"
         assert not any(one.done() for one in loads)
         hold.set()
         assert {one.result() for one in loads} <= {404, 502, 503}

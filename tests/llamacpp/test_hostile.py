@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import Coroutine
@@ -76,11 +77,12 @@ def test_what_no_release_api_would_say(reply: Reply, site: WebServer) -> None:
 
 NO_ARCHIVES: list[dict[str, Any]] = [
     *({"name": f"../{ASSET}"}, {"name": "/etc/x"}, {"digest": "sha256:../x"}, {"digest": None}),
+    *({"browser_download_url": url} for url in ("file:///dev/zero", "http://[", "ftp://x/y", "")),
 ]
 
 
 @pytest.mark.parametrize("more", NO_ARCHIVES)
-def test_an_archive_with_a_name_or_digest_that_is_none_is_absent(more: dict[str, Any], site: WebServer) -> None:
+def test_an_archive_with_a_name_digest_or_address_that_is_none_is_absent(more: dict[str, Any], site: WebServer) -> None:
     site.replies[API] = asset(**more)
     with pytest.raises(EngineInstallFailed, match="has no cpu archive"):
         release(site)
@@ -92,6 +94,8 @@ PAGES = {
     "an address that is none": Reply(b'<a href="http://[x">x</a>'),
     "a page of many tags": Reply(b"<a href=x>" * 100_000),
     "without end": Reply(b"<a ", endless=True),
+    "a declaration that is none": Reply(b"<![<!["),
+    "a file of this machine": Reply(f'<a href="file:///{SDIST.names[0]}#sha256={SDIST.sha256}">x</a>'.encode()),
     "in a circle": Reply(status=302, headers={"Location": INDEX}),
     "an odd charset": Reply(b"\xff\xfe", headers={"Content-Type": "text/html; charset=nonsense"}),
 }
@@ -136,6 +140,19 @@ def test_a_download_that_leads_nowhere_leaves_nothing(reply: Reply, site: WebSer
     site.replies["/a"] = reply
     with pytest.raises(EngineInstallFailed):
         fetched(site, tmp_path / "downloads", patience=0.5)
+    assert list((tmp_path / "downloads").iterdir()) == []
+
+
+def test_a_port_that_is_none_is_said(tmp_path: Path) -> None:
+    with pytest.raises(EngineInstallFailed, match="port 99999999"):
+        fetched(WebServer("http://127.0.0.1:99999999", {}), tmp_path)
+
+
+def test_only_a_file_is_copied(tmp_path: Path) -> None:
+    """A pipe says nothing for ever, a device has no end."""
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(EngineInstallFailed, match="is not a file"):
+        fetched(WebServer(tmp_path.as_uri(), {}), tmp_path / "downloads")
     assert list((tmp_path / "downloads").iterdir()) == []
 
 

@@ -116,3 +116,39 @@ def test_a_program_that_others_can_replace_is_not_run(places: Places, tmp_path: 
     server.parent.chmod(0o777)
     assert search(places, {"HOME": str(tmp_path)}, None, cwd=tmp_path).found is None
     assert not (tmp_path / "bin" / "calls").exists()
+
+
+def test_a_build_folder_is_the_one_that_a_link_leads_to_now(places: Places, tmp_path: Path) -> None:
+    """Who made the link could have it lead to a program of theirs tomorrow."""
+    server = make_server(tmp_path / "ours" / "bin")
+    working = tmp_path / "working"
+    working.mkdir()
+    (working / "bin").symlink_to(server.parent)
+    assert search(places, {"HOME": str(tmp_path)}, None, cwd=working).found == EngineBinary(server, "build-folder")
+
+
+@pytest.mark.parametrize("where", ["working", "working/llama.cpp", "working/llama.cpp/build/bin"])
+def test_a_build_folder_below_one_that_anybody_can_write_to_is_passed_over(
+    places: Places, tmp_path: Path, where: str
+) -> None:
+    server = make_server(tmp_path / "working" / "llama.cpp" / "build" / "bin")
+    env = {"HOME": str(tmp_path)}
+    (tmp_path / where).chmod(0o777)
+    assert search(places, env, None, cwd=tmp_path / "working").found is None
+    (tmp_path / where).chmod(0o1777)  # nobody renames what is another's there, but they may put a library beside it
+    found = search(places, env, None, cwd=tmp_path / "working").found
+    assert found == (None if tmp_path / where == server.parent else EngineBinary(server, "build-folder"))
+
+
+def test_a_name_is_an_installed_engine_before_it_is_a_folder_here(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The working folder may be anybody's, and a name says nothing of it."""
+    shared = tmp_path / "shared"
+    monkeypatch.chdir(make_server(shared / "b7-cpu").parents[1])
+    shared.chmod(0o777)
+    with pytest.raises(EngineNotFound):
+        locate(places, {}, "b7-cpu")
+    assert locate(places, {}, "./b7-cpu").path == shared / "b7-cpu" / "llama-server"
+    server = put_engine(places, "b7-cpu", 7)
+    assert locate(places, {}, "b7-cpu") == EngineBinary(server, "option")

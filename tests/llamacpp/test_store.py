@@ -102,3 +102,13 @@ def test_leftovers_are_cleared_and_engines_are_not(store: EngineStore) -> None:
     store.clear_scratch()
     assert not left.exists()
     assert [manifest.name for manifest in store.engines()] == ["a"]
+
+
+def test_of_a_scratch_folder_only_our_own_goes(store: EngineStore) -> None:
+    """Somebody may name a folder for engines in which there is one of that name."""
+    ours = store.new_scratch("engine")
+    (ours / "build").mkdir()
+    for name in ("mine", "engine-1", "notes-12-0123abcd.txt"):
+        (ours.parent / name).mkdir()
+    store.clear_scratch()
+    assert sorted(path.name for path in ours.parent.iterdir()) == ["engine-1", "mine", "notes-12-0123abcd.txt"]

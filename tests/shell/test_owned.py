@@ -136,3 +136,20 @@ def test_of_many_files_the_newest_stay(tmp_path: Path, most: int, most_bytes: in
         os.utime(file, ns=(number, number))
     keep_newest(tmp_path.iterdir(), most, most_bytes)
     assert sorted(tmp_path.iterdir()) == files[4 - kept :]
+
+
+def test_what_lay_in_an_inner_folder_before_is_never_pruned(tmp_path: Path) -> None:
+    """Somebody may name a folder for the program in which there are `logs` of something else."""
+    logs = tmp_path / "state" / "logs"
+    logs.mkdir(parents=True)
+    for name in ("a.log", "b.log", "c.log"):
+        (logs / name).touch()
+    own_folder(tmp_path / "state")
+    keep_newest(logs.glob("*.log"), 1)
+    assert len(list(logs.glob("*.log"))) == 3, "nothing in it is ours yet"
+    inner_folder(logs)
+    for number, name in enumerate(("d.log", "e.log")):
+        (logs / name).touch()
+        os.utime(logs / name, ns=(number, number))
+    keep_newest(logs.glob("*.log"), 1)
+    assert sorted(path.name for path in logs.glob("*.log")) == ["a.log", "b.log", "c.log", "e.log"]

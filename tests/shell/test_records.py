@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.system import processes
+from supervisor.system.owned import MARKER, inner_folder, own_folder
 from supervisor.system.records import Ended, Record, end_leftovers, write_record
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sessions are POSIX")
@@ -164,3 +165,18 @@ def test_a_start_that_is_no_number_is_nobodys(tmp_path: Path, leftover: Stranger
     write_record(tmp_path, replace(leftover.record, create_time=float("nan")))
     assert [ended.outcome for ended in end_leftovers(tmp_path)] == ["not ours"]
     assert processes.is_running(leftover.process.pid)
+
+
+def test_files_that_lay_there_before_the_program_are_no_records(tmp_path: Path) -> None:
+    """Somebody may name a folder for the program in which there is a folder `children`."""
+    children = tmp_path / "children"
+    children.mkdir()
+    others = [children / "anna.json", children / ".ben.json.0123abcd", children / "5.json"]
+    for path in others:
+        path.write_text("{}")
+    own_folder(tmp_path)
+    assert end_leftovers(children) == []
+    inner_folder(children)
+    (children / "6.json").write_text("{}")
+    assert [one.outcome for one in end_leftovers(children)] == ["unreadable"]
+    assert sorted(path for path in children.iterdir() if path.name != MARKER) == sorted(others)

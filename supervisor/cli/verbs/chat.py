@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from supervisor.cli.options import require
+from supervisor.cli.piped import piped_text
 from supervisor.cli.registry import Verb
 from supervisor.cli.talking.turns import add_talking, talk
 
@@ -41,6 +42,6 @@ def _single_message(args: argparse.Namespace) -> str | None:
     """Return the one message to send; None on a terminal without -m."""
     if args.message is None and sys.stdin.isatty():
         return None
-    message = sys.stdin.read() if args.message is None else str(args.message)
+    message = piped_text() if args.message is None else str(args.message)
     require(message.strip(), "There is no message to send; give one with -m or pipe one in.")
     return message

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from supervisor.cli.options import require
+from supervisor.cli.piped import piped_text
 from supervisor.cli.registry import Verb
 from supervisor.cli.talking.turns import add_talking, talk
 
@@ -40,6 +41,6 @@ def _prompt(args: argparse.Namespace) -> str | None:
     given = " ".join(args.prompt).strip()
     if sys.stdin.isatty():
         return given or None
-    piped = sys.stdin.read().strip()
+    piped = piped_text().strip()
     require(given or piped, "There is no prompt; give one behind the model, or pipe one in.")
     return "\n\n".join(text for text in (given, piped) if text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import codecs
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict, cast
@@ -13,6 +12,7 @@ from typing import TypedDict, cast
 from supervisor.cli.exits import OK
 from supervisor.cli.lines import answer_lines
 from supervisor.cli.options import inner_verb, positive
+from supervisor.cli.piped import piped_bytes
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json, write
 from supervisor.core.toolcalls import REGISTRY, Options
@@ -89,7 +89,7 @@ def run_parse(args: argparse.Namespace) -> int:
     if args.jsonl:
         of_all: Asked = {"tools": tools, "finish_reason": args.finish_reason}
         return answer_lines(lambda line: parsed({**of_all, **_asked(line)}, args.chunk))
-    text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    text = piped_bytes().decode("utf-8", "replace")
     asked: Asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
     found = parsed(asked, args.chunk)
     if args.json:

@@ -13,7 +13,9 @@ from supervisor.errors import InvalidRequest
 HUB_HOSTS: Final = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?")
 _QUANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_REVISION = re.compile(r"refs/(?:pr/\d+|convert/[\w.-]+)|[\w][\w.+-]*")
+_REVISION = re.compile(r"refs/(?:pr/\d+|convert/\w[\w.-]*)|\w[\w.+-]*")
+_MAX_REVISION = 255
+"""Bytes of a revision: it names a file in the cache."""
 _PAGES = frozenset({"resolve", "blob", "tree", "raw"})
 _OTHER_KINDS = frozenset({"datasets", "spaces", "buckets", "kernels"})
 
@@ -127,7 +129,9 @@ def _revision(tail: str) -> tuple[str | None, str]:
     if not tail.startswith("@"):
         return None, tail
     match = _REVISION.match(unquote(tail[1:]))
-    return (None, tail) if match is None else (match.group(), unquote(tail[1:])[match.end() :])
+    if match is None or len(match.group().encode()) > _MAX_REVISION:
+        return None, tail
+    return match.group(), unquote(tail[1:])[match.end() :]
 
 
 def _path(tail: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ import structlog
 from supervisor.core.launch.keeping import HeldSlot, SavedSlot, held_slots, to_drop, to_restore
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.engines.client import AnswerTooLarge, EngineClient, EngineUnreachable
-from supervisor.system.owned import inner_folder
+from supervisor.system.owned import inner_folder, written_later
 
 _log = structlog.get_logger()
 
@@ -80,8 +80,9 @@ class SlotStore:
 
     def sweep(self) -> None:
         """Remove what a killed daemon or engine left half done."""
-        for path in self.folder.glob(f"*/*{_BUSY}"):
-            path.unlink(missing_ok=True)
+        for folder in self._folders():
+            for path in folder.glob(f"*{_BUSY}"):
+                path.unlink(missing_ok=True)
         self.trim()
 
     def trim(self) -> int:
@@ -96,10 +97,15 @@ class SlotStore:
         return size <= self.max_bytes and size + _SPARE <= shutil.disk_usage(self.folder).free
 
     def _all(self) -> Iterator[SavedSlot]:
-        for path in self.folder.glob(f"*/*{_SUFFIX}"):
-            found = _saved(path, f"{path.parent.name}/{path.name}")
-            if found is not None:
-                yield found
+        for folder in self._folders():
+            for path in folder.glob(f"*{_SUFFIX}"):
+                found = _saved(path, f"{folder.name}/{path.name}")
+                if found is not None:
+                    yield found
+
+    def _folders(self) -> list[Path]:
+        """List the folders of engines; what lay there before the program is none."""
+        return written_later(self.folder.glob("*/"))
 
 
 @dataclass
