@@ -37,7 +37,7 @@ def shown(
     cast.add("wide", blocks=2, ctx_size=8192, env={"GGML_VK_FORCE_MAX_BUFFER_SIZE": str(400 << 10)})
     cast.add("fitted", blocks=8, ctx_size=16384, fit="on", env={"GGML_VK_FORCE_MAX_BUFFER_SIZE": str(700 << 10)})
     cast.add("stuck")
-    with stage(vulkan_engine, folder, cast.models, engine={"stall_timeout": 5}) as found:
+    with stage(vulkan_engine, folder, cast.models, engine={"stall_timeout": 20}) as found:
         yield found
 
 

@@ -35,10 +35,22 @@ def _accept(listener: socket.socket, path: str) -> None:
 def _serve(client: socket.socket, path: str) -> None:
     with client, socket.socket(socket.AF_UNIX) as engine:
         engine.connect(path)
+        with contextlib.suppress(OSError):
+            engine.sendall(_alone(client.recv(1 << 16)))
         back = threading.Thread(target=_copy, args=(engine, client))
         back.start()
         _copy(client, engine)
         back.join()
+
+
+def _alone(beginning: bytes) -> bytes:
+    """The beginning of a request, as of the connection's only one.
+
+    llama-server ends a connection after 5 s at rest, and a request that is on its way then is lost. A client beside
+    busy programs may be that late.
+    """
+    line, end, rest = beginning.partition(b"\r\n")
+    return b"".join((line, end, b"Connection: close\r\n" if end else b"", rest))
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -363,8 +363,12 @@ def test_sigterm_ends_it_and_unloads_what_was_loaded_for_it(stage: Stage, talker
     assert (stage.backend.process.returncode, errors) == (0, "")
     with pytest.raises(grpc.RpcError):
         list(answer)
-    states = {one["path"]: one["state"] for one in stage.daemon.http.get("/api/v1/models").json()["models"]}
-    assert (states[str(talker)], states[str(endless)]) == ("ready", "unloaded")
+
+    def states() -> dict[str, str]:
+        return {one["path"]: one["state"] for one in models(stage)}
+
+    wait_until(lambda: states()[str(endless)] == "unloaded", "what was loaded for it is unloaded")
+    assert states()[str(talker)] == "ready"
     stage.daemon.http.post("/api/v1/models/unload", json={"model": before["id"]}).raise_for_status()
 
 
