@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from supervisor.core.params.settings import RequestSettings
 from supervisor.core.routes import kind_of
+from supervisor.core.stream.chat import choices_of
 from supervisor.core.stream.cutoff import Cutoff, Ending
 from supervisor.engines.client import EngineResponse
 from supervisor.errors import TimeLimit
@@ -42,9 +43,9 @@ class Limit:
         if kind is None or kind == "responses" or kind == "transcript":
             self._cutoff = None
             return
-        options, count = asked.get("stream_options"), asked.get("n", asked.get("n_cmpl"))
+        options = asked.get("stream_options")
         usage = kind == "completion" or (isinstance(options, Mapping) and options.get("include_usage") is True)
-        self._cutoff = Cutoff(Ending(kind, count if isinstance(count, int) else 1, usage, self.why))
+        self._cutoff = Cutoff(Ending(kind, choices_of(asked), usage, self.why))
 
     def end(self) -> bytes:
         """Return the events that end the stream as the engine would. Raise TimeLimit where nothing can be ended."""

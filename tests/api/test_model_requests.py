@@ -111,6 +111,13 @@ def test_a_single_answer_keeps_what_came_until_then(daemon: RunningDaemon, path:
         assert (answer["stop_type"], answer["ended_by"]) == ("limit", WHY)
 
 
+def test_no_choice_is_ended_that_an_engine_does_not_make(daemon: RunningDaemon) -> None:
+    asked = {"model": "short", **LIMITED["/v1/chat/completions"], "stream": True, "n": 1000, "n_cmpl": 1}
+    said = events(daemon.http.post("/v1/chat/completions", json=asked).text)
+    ended = [one["choices"][0]["index"] for one in said if one["choices"][0]["finish_reason"] == "length"]
+    assert ended == [0]
+
+
 LASTS = {"/v1/messages": "message_stop", "/v1/responses": "response.completed"}
 
 
