@@ -50,7 +50,7 @@ class FilterSettings(Strict):
 
     def filters(self) -> RequestFilters:
         """Return these settings for the relay."""
-        return RequestFilters(dict(self.set), frozenset(self.strip))
+        return RequestFilters.of(self.set, self.strip)
 
 
 class Management(Strict):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from supervisor.core.options.kinds import MOST_SLOTS
 from supervisor.core.params.settings import RequestSettings
 from supervisor.core.routes import kind_of
-from supervisor.core.stream.chat import choices_of
 from supervisor.core.stream.cutoff import Cutoff, Ending
 from supervisor.engines.client import EngineResponse
 from supervisor.errors import TimeLimit
@@ -57,3 +57,13 @@ class Limit:
 def limit_of(settings: RequestSettings, model: str) -> Limit | None:
     """Return the limit of an answer by a model, if it has one."""
     return None if settings.max_seconds is None else Limit(settings.max_seconds, model)
+
+
+def choices_of(request: Mapping[str, object]) -> int:
+    """Return how many choices an engine makes of one prompt: by its own name for their number, else by OpenAI's.
+
+    It is a number that an engine may have: one that the engine does not look at may say anything.
+    """
+    counts = (request.get(name) for name in ("n_cmpl", "n"))
+    count = next((one for one in counts if one is not None), 1)
+    return min(max(count, 1), MOST_SLOTS) if isinstance(count, int) else 1

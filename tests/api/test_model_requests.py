@@ -33,6 +33,7 @@ def daemon(engine_binary: Path, talker: Path) -> Iterator[RunningDaemon]:
     of_all = {"file": str(talker), "ctx_size": 131072, "parallel": 2}
     models = {
         "set": {**of_all, "sampling": {"max_tokens": 3, "top_k": 7, "repetition_penalty": 1.5}},
+        "capped": {**of_all, "filters": {"set": {"max_tokens": 3}}},
         "short": {**of_all, "max_seconds": 2, "sampling": {"max_tokens": -1}},
     }
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
@@ -52,6 +53,13 @@ def test_defaults_count_where_a_request_says_nothing(daemon: RunningDaemon, path
     assert written(path, answer.json()) == 3
     answer = daemon.http.post(path, json={"model": "set", **PATHS[path], "max_tokens": 5})
     assert written(path, answer.json()) == 5
+
+
+@pytest.mark.parametrize("name", ["n_predict", "max_tokens", "max_completion_tokens", "max_new_tokens"])
+def test_what_is_set_counts_whatever_name_a_client_has_for_it(daemon: RunningDaemon, name: str) -> None:
+    for path in ("/v1/chat/completions", "/completion"):
+        answer = daemon.http.post(path, json={"model": "capped", **PATHS[path], name: 9})
+        assert written(path, answer.json()) == 3, path
 
 
 def test_defaults_reach_the_engine_under_its_names(daemon: RunningDaemon) -> None:

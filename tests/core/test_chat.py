@@ -2,10 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from supervisor.core.options.kinds import MOST_SLOTS
-from supervisor.core.stream.chat import ChatFold, choices_of
+from supervisor.core.stream.chat import ChatFold
 
 
 def fold(*chunks: dict[str, Any]) -> dict[str, Any]:
@@ -106,20 +103,3 @@ def test_logprobs_are_joined() -> None:
     choice = fold(with_logprobs("a"), with_logprobs("b"), finish("stop"))["choices"][0]
     assert choice["logprobs"] == {"content": [{"token": "a"}, {"token": "b"}]}
     assert "logprobs" not in fold(delta(content="a"))["choices"][0]
-
-
-@pytest.mark.parametrize(
-    ("asked", "count"),
-    [
-        ({}, 1),
-        ({"n": 3}, 3),
-        ({"n_cmpl": 2}, 2),
-        ({"n": 2_000_000_000, "n_cmpl": 1}, 1),
-        ({"n": 3, "n_cmpl": None}, 3),
-        ({"n": 2_000_000_000}, MOST_SLOTS),
-        ({"n": -5}, 1),
-        ({"n": "3"}, 1),
-    ],
-)
-def test_the_choices_that_an_engine_makes(asked: dict[str, object], count: int) -> None:
-    assert choices_of(asked) == count

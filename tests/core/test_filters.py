@@ -28,3 +28,10 @@ def test_a_request_that_nothing_is_done_to_keeps_its_bytes() -> None:
     body = b'{ "a" : 1.0e0, "model":"m" }'
     assert RequestFilters({}, frozenset({"seed"})).apply(body, json.loads(body))[0] is body
     assert not RequestFilters()
+
+
+def test_a_parameter_is_set_and_stripped_under_all_its_names() -> None:
+    asked = {"n_predict": 100, "max_completion_tokens": 100, "repetition_penalty": 2, "repeat_penalty": 2, "top_k": 1}
+    filters = RequestFilters.of({"max_tokens": 5}, ("repeat_penalty",))
+    sent, seen = filters.apply(json.dumps(asked).encode(), asked)
+    assert json.loads(sent) == seen == {"max_tokens": 5, "top_k": 1}

@@ -165,6 +165,7 @@ ENDINGS: tuple[tuple[dict[str, Any], bool], ...] = (
     ({"input": ["a", {"content": [CHAT_PART]}], "content": "a"}, True),
     ({"content": [{"content": [{"type": "text", "text": "a"}, CHAT_PART]}]}, True),
     ({"input": "a", "content": [{"content": [CHAT_PART]}]}, False),
+    ({"input": [{"content": [{"type": []}]}], "content": "a"}, False),
 )
 
 

@@ -124,7 +124,7 @@ UNUSED: Final = Unused()
 def _constraint_in(asked: Fields) -> str | None:
     """Return the name of the engine's own constraint that a request has."""
     shape = asked.get("response_format")
-    if isinstance(shape, Mapping) and shape.get("type") not in {None, "text"}:
+    if isinstance(shape, Mapping) and shape.get("type") not in (None, "text"):
         return "response_format"
     return next((name for name in ("json_schema", "grammar") if asked.get(name) is not None), None)
 

@@ -222,7 +222,8 @@ def ends_with_a_medium(fields: Mapping[str, object]) -> bool:
 def _last_is_medium(content: list[object]) -> bool:
     for part in reversed(content):
         if isinstance(part, dict):
-            if part.get("type") in _PARTS:
+            kind = part.get("type")
+            if isinstance(kind, str) and kind in _PARTS:
                 return True
             if isinstance(part.get("text"), str) and part["text"]:
                 return False

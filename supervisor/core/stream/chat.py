@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from supervisor.core.options.kinds import MOST_SLOTS
 from supervisor.core.stream.fold import ChunkFold, extend_lists
 
 
@@ -20,16 +19,6 @@ def is_one(count: object) -> bool:
 def asks_for_one(request: Mapping[str, object]) -> bool:
     """Return whether a request asks for one answer to a prompt, by OpenAI's name and by the engine's."""
     return is_one(request.get("n")) and is_one(request.get("n_cmpl"))
-
-
-def choices_of(request: Mapping[str, object]) -> int:
-    """Return how many choices an engine makes of one prompt: by its own name for their number, else by OpenAI's.
-
-    It is a number that an engine may have: one that the engine does not look at may say anything.
-    """
-    counts = (request.get(name) for name in ("n_cmpl", "n"))
-    count = next((one for one in counts if one is not None), 1)
-    return min(max(count, 1), MOST_SLOTS) if isinstance(count, int) else 1
 
 
 class ChatFold(ChunkFold):

@@ -176,3 +176,9 @@ def test_a_text_in_the_place_of_a_large_field_is_the_engines_to_judge() -> None:
 
 def test_every_name_stands_once() -> None:
     assert len(PARAMETERS) == len(ENGINE) + len(FOREIGN)
+
+
+@pytest.mark.parametrize("kind", [[], {}, 1])
+def test_a_format_of_no_known_type_is_a_constraint(kind: object) -> None:
+    with pytest.raises(InvalidRequest, match="both say what form"):
+        fit({"guided_choice": ["a"], "response_format": {"type": kind}})
