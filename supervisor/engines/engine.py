@@ -257,6 +257,7 @@ class Engine:
             socket=self.socket,
         )
         self._child = child
+        processes.end_first(child.pid)
         child.exit.add_done_callback(lambda exit: self._ended(exit.result()))
         return child
 

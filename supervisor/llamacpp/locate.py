@@ -106,10 +106,8 @@ def _server_at(given: str, store: EngineStore, origin: str) -> Path:
     """Return the binary that a file, a folder or the name of an installed engine means."""
     path = Path(os.path.expanduser(given)).absolute()
     there = [candidate for candidate in (path, path / SERVER, path / "bin" / SERVER) if os.path.isfile(candidate)]
-    if os.path.basename(given) == given and given not in {
-        os.curdir,
-        os.pardir,
-    }:  # a name, which says nothing of the folder where it is looked for
+    is_name = os.path.basename(given) == given and given not in {os.curdir, os.pardir}
+    if is_name:  # it says nothing of the folder where it is looked for
         there = [store.binary(given), *(candidate for candidate in there if _only_ours(candidate))]
     for candidate in there:
         if os.path.isfile(candidate):

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,10 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.log.close()
 
 
+def oom_score_adj(pid: int | None) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
 async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
     engine = bench.engine(engine_binary, model=demo_model, parallel=3)
     info = await bench.start(engine)
@@ -39,6 +44,9 @@ async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, de
     assert bench.progress[-1].value == 1.0
     async with engine.client.get("/health") as response:
         assert await response.json() == {"status": "ok"}
+    if sys.platform == "linux":
+        ours, its = (oom_score_adj(pid) for pid in (os.getpid(), engine.pid))
+        assert its == min(ours + 500, 1000), "where memory runs out it goes first"
     await engine.stop()
     assert await engine.exit == ExitStatus(0, None)
     assert any("exit command received" in line for line in engine.tail(10))
