@@ -86,6 +86,6 @@ def test_what_is_set_for_a_model_reaches_its_policy(tmp_path: Path) -> None:
     assert n.policy == ModelPolicy(priority=1, groups=frozenset({"g"}), alone=True)
     assert m.options.env == {"A": "1", "B": "2"}
     assert m.filters.set == {"x": 1, "y": 2}
-    assert m.filters.strip == {"s"}
+    assert m.filters.strip == {"s", "x", "y"}
     assert models.policy_of("m") is m.policy
     assert models.policy_of("of nobody") == ModelPolicy(priority=3)
