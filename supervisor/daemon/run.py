@@ -38,6 +38,7 @@ from supervisor.daemon.lock import (
 )
 from supervisor.daemon.peers import kept_of, seat_of, shared_here
 from supervisor.daemon.server import Server, Stop, loop_factory
+from supervisor.daemon.takeover import signals
 from supervisor.daemon.takeover.arrival import carried_to, listeners_of, processes_of
 from supervisor.daemon.takeover.handover import Handover
 from supervisor.daemon.takeover.trial import TRIAL, told
@@ -221,6 +222,8 @@ def _log_settings(settings: Settings) -> logs.LogSettings:
 async def _serve(world: World, engines: Engines, manager: ServiceManager, carried: Carried | None) -> None:
     asyncio.get_running_loop().set_default_executor(world.threads)
     stop, pool = Stop(), engines.pool
+    if carried is not None:
+        signals.hear(stop.ask)  # until the server does
     async with pool:
         with build_daemon(world, engines, stop) as daemon, _beside(manager.watched()):
             await _run(world, daemon, stop, manager, carried)
@@ -232,7 +235,7 @@ async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager
     certificates = world.door.certificates
     backlog = world.door.shares.backlog
     server = Server(stop, daemon.guard, daemon.connections, backlog, certificates, daemon.peers)
-    handover = Handover(world, daemon, server, manager)
+    handover = Handover(world, daemon, server, stop, manager)
     await engines.workers.start(None if carried is None else carried.gateway)
     if carried is not None:
         await handover.arrive(carried, await _known_before(engines, restore=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -63,27 +64,61 @@ def test_a_daemon_that_stops_ends_what_a_copy_had_begun(daemon: RunningDaemon) -
     assert_gone(left)
 
 
+def test_a_stream_of_a_copy_ends_with_the_reason_when_the_daemon_is_killed(daemon: RunningDaemon) -> None:
+    daemon.load("endless")
+    with reading(daemon) as reader:
+        restart(daemon)
+        left = family(daemon)
+        daemon.process.kill()
+        assert reader.ended.wait(PATIENCE)
+        assert reader.is_whole()
+        assert isinstance(reader.error, dict), "the stream ends with the reason"
+        assert reader.error["code"] == "engine_lost"
+    assert_gone(left)
+
+
+@contextlib.contextmanager
+def in_the_middle(daemon: RunningDaemon, moment: str) -> Iterator[None]:
+    """Be in a take-over: `copy`, there is one of the image before; `image`, the next one has begun."""
+
+    def ask() -> None:
+        with (
+            contextlib.suppress(httpx.HTTPError),
+            httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as client,
+        ):
+            client.post("/api/v1/restart")
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(lambda: bool(copies(daemon)), "there is a copy")
+    if moment == "image":
+        log = daemon.home / "daemon-output.log"
+        wait_until(lambda: log.read_text().count("config_file") > 1, "the next image has begun")
+    yield
+    asking.join(PATIENCE)
+    assert not asking.is_alive()
+
+
 @pytest.mark.parametrize("moment", ["copy", "image"])
 def test_a_daemon_that_is_killed_in_the_middle_leaves_nothing(daemon: RunningDaemon, moment: str) -> None:
     daemon.load("endless")
-    with reading(daemon):
-
-        def ask() -> None:
-            with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as client:
-                try:
-                    client.post("/api/v1/restart")
-                except httpx.HTTPError:
-                    return
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        wait_until(lambda: bool(copies(daemon)), "there is a copy")
-        if moment == "image":
-            log = daemon.home / "daemon-output.log"
-            wait_until(lambda: log.read_text().count("config_file") > 1, "the next image has begun")
+    with reading(daemon), in_the_middle(daemon, moment):
         left = family(daemon)
         daemon.process.kill()
         daemon.process.wait(PATIENCE)
         assert_gone(left)
-        asking.join(PATIENCE)
-    assert not asking.is_alive()
+
+
+@pytest.mark.parametrize("moment", ["copy", "image"])
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
+def test_a_daemon_that_is_stopped_in_the_middle_stops_in_order(
+    daemon: RunningDaemon, moment: str, ends: signal.Signals
+) -> None:
+    daemon.load("endless")
+    with reading(daemon) as reader, in_the_middle(daemon, moment):
+        left = family(daemon)
+        os.kill(daemon.pid, ends)
+        assert daemon.process.wait(PATIENCE) == 0
+        assert reader.ended.wait(PATIENCE)
+        assert isinstance(reader.error, dict), "the stream ends with the reason"
+        assert_gone(left)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import sys
 import threading
@@ -34,7 +33,7 @@ from supervisor.core.takeover.carried import (
 )
 from supervisor.core.takeover.lending import Lending
 from supervisor.daemon.build import Engines, World
-from supervisor.daemon.takeover import channel, trial
+from supervisor.daemon.takeover import channel, signals, trial
 from supervisor.daemon.takeover.guests import Guests
 from supervisor.errors import ModelNotFound, TakeoverFailed, TakeoverUnsupported
 from supervisor.system import processes
@@ -48,7 +47,6 @@ _SETTLE_S = 120.0
 _FAILED = b"x"
 _STILL_S = 5.0
 _OTHERS_S, _END_S, _LOOK_S = 3.0, 10.0, 0.02
-_PATIENT = ("SIGHUP", "SIGUSR2")
 
 
 @dataclass(frozen=True)
@@ -70,12 +68,13 @@ def check_possible() -> None:
 
 @dataclass(frozen=True)
 class Ours:
-    """What is handed over. nats: the NATS server of a cluster, if this node runs it."""
+    """What is handed over. nats: the NATS server of a cluster, if this node runs it. stopping: the daemon is to end."""
 
     world: World
     engines: Engines
     guests: Guests
     nats: Callable[[], HeldProcess | None]
+    stopping: Callable[[], bool]
 
     def others(self) -> list[HeldProcess]:
         """Return the processes that are no engines."""
@@ -145,6 +144,13 @@ def _become(ours: Ours, env: Mapping[str, str]) -> Leaving:
         carried, lending = _carried(ours)
     except OSError as error:
         raise TakeoverFailed(f"An engine cannot be handed over: {error}. The daemon goes on; try again.") from error
+    with signals.held_back():
+        if ours.stopping():
+            raise TakeoverFailed("The daemon is being stopped.")
+        return _fork(carried, lending, env)
+
+
+def _fork(carried: Carried, lending: Lending, env: Mapping[str, str]) -> Leaving:
     mine, theirs = channel.pair()
     die_with_us, loop = processes.parent_death_hook(), asyncio.get_running_loop()
     began_read, began_write = os.pipe()
@@ -223,8 +229,7 @@ def _execute(carried: Carried, copy: CarriedCopy, env: Mapping[str, str]) -> Non
         os.lseek(memory, 0, os.SEEK_SET)
         for one in inherited:
             os.set_inheritable(one, True)
-        for number in _PATIENT:
-            signal.signal(getattr(signal, number), signal.SIG_IGN)  # until the next image listens to them
+        signals.ignore_wishes()
         argv = trial.command()
         os.execve(argv[0], argv, trial.environment(env, {CARRIED: str(memory)}))
     except OSError:

@@ -9,7 +9,7 @@ from supervisor.core.history.records import Finished
 from supervisor.core.schedule.events import ModelId
 from supervisor.core.takeover.carried import Carried, HeldProcess
 from supervisor.daemon.build import Daemon, World
-from supervisor.daemon.server import Server
+from supervisor.daemon.server import Server, Stop
 from supervisor.daemon.takeover.arrival import Arrival
 from supervisor.daemon.takeover.copy import Copy
 from supervisor.daemon.takeover.departure import Ours, depart
@@ -21,8 +21,9 @@ from supervisor.system.servicemanager import ServiceManager
 class Handover:
     """That of one daemon."""
 
-    def __init__(self, world: World, daemon: Daemon, server: Server, manager: ServiceManager) -> None:
+    def __init__(self, world: World, daemon: Daemon, server: Server, stop: Stop, manager: ServiceManager) -> None:
         self._world = world
+        self._stop = stop
         self._daemon = daemon
         self._server = server
         self._manager = manager
@@ -44,7 +45,7 @@ class Handover:
         daemon = self._daemon
         self._manager.reloads()
         try:
-            ours = Ours(self._world, daemon.engines, self._guests, self._nats)
+            ours = Ours(self._world, daemon.engines, self._guests, self._nats, self._stop.asked.is_set)
             leaving = await depart(ours, self._manager.inherited())
         except SupervisorError as error:
             daemon.takeover.over(error)
