@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -125,3 +128,30 @@ def test_large_entries_are_forgotten_before_there_are_many(path: Path, cache: He
     cache.keep(tmp_path / "newest.gguf", found, known)
     assert sum(entry.stat().st_size for entry in entries(tmp_path)) <= 256 << 20
     assert cache.find(tmp_path / "newest.gguf", found) == known
+
+
+def test_no_header_goes_through_pythons_json(path: Path, cache: HeaderCache) -> None:
+    """It works a large one off in one step, during which all other threads of the process wait."""
+    called: set[tuple[str, str]] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_back is not None:
+            called.add((frame.f_back.f_globals["__name__"], frame.f_globals["__name__"]))
+
+    sys.setprofile(note)
+    try:
+        open_model(path, cache=cache)
+        open_model(path, cache=cache)
+    finally:
+        sys.setprofile(None)
+    own = HeaderCache.__module__
+    assert (own, "supervisor.system.atomic") in called
+    assert (own, "json") not in called
+
+
+def test_a_header_with_places_beyond_64_bits_is_not_kept(path: Path, cache: HeaderCache) -> None:
+    read = open_model(path).header
+    cache.remember("beyond", replace(read, data_offset=1 << 64))
+    assert cache.recall("beyond") is None
+    cache.remember("beyond", read)
+    assert cache.recall("beyond") == read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
+_DIGITS: Final = 9  # of a layer's number; no model has one with more
 _PARTS: Final = frozenset({
     *("vision_tower", "vision_model", "visual", "vision_encoder", "multi_modal_projector", "mm_projector"),
     *("audio_tower", "embed_audio", "embed_vision", "vision_embedder", "patch_merge_mlp", "mtp", "inv_freq"),
@@ -22,4 +23,9 @@ def is_dropped(name: str, layers: int, tied: bool) -> bool:
     if not _PARTS.isdisjoint(parts) or (tied and "lm_head" in parts):
         return True
     following = itertools.pairwise(parts)
-    return any(part == "layers" and place.isdecimal() and int(place) >= layers for part, place in following)
+    return any(part == "layers" and place.isdecimal() and _is_beyond(place, layers) for part, place in following)
+
+
+def _is_beyond(number: str, layers: int) -> bool:
+    """Return whether a layer's number is none of the model's; Python reads no number of thousands of digits."""
+    return len(number) > _DIGITS or int(number) >= layers

@@ -15,6 +15,7 @@ from supervisor.core.mlx.table import caches_of, is_known
 from supervisor.errors import ModelConfigError
 
 _FLOATS: Final = {"F16": 2, "BF16": 2, "F32": 4}
+_LONGEST_TYPE = 128  # characters
 _GROUP = 64  # numbers of a quantised cache that share a scale
 _EMBEDDINGS = (
     *("embed_tokens", "embeddings", "wte", "tok_embeddings", "embed_in", "word_embeddings", "embedding"),
@@ -87,6 +88,8 @@ def read_facts(
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise ModelConfigError("config.json lacks `model_type`: it is no model's.")
+    if len(kind) > _LONGEST_TYPE or not kind.isprintable():  # it is shown
+        raise ModelConfigError("config.json: `model_type` is no name; copy or download it again.")
     inner = text_part(config)
     tensors = [tensor for header in headers for tensor in header.tensors]
     tied = inner.flag("tie_word_embeddings")

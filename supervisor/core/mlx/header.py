@@ -8,7 +8,7 @@ contradicts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,10 +32,10 @@ _MAX_SHAPE = 16
 _MAX_NUMBER = 1 << 60
 _LONGEST_ENTRY = 1 << 12  # bytes of what is said of a tensor, which is parsed into far more
 _METADATA = "__metadata__"
+_OVERLAP = "its tensors overlap or leave gaps; copy or download it again"
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(msgspec.Struct, frozen=True, gc=False):
     """A tensor of a file; `n_bytes` of its data."""
 
     name: str
@@ -53,9 +53,9 @@ class SafetensorsHeader:
     file_size: int = 0
 
 
-class _Entry(msgspec.Struct):
+class _Entry(msgspec.Struct, gc=False):  # there may be hundreds of thousands
     dtype: str
-    shape: list[int]
+    shape: tuple[int, ...]
     data_offsets: tuple[int, int]
 
 
@@ -95,25 +95,42 @@ def read_header(text: bytes, file_size: int) -> SafetensorsHeader:
         entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
     except (ValueError, RecursionError):
         raise SafetensorsError("its header is not the JSON of one; copy or download it again") from None
-    ordered = sorted(entries.items(), key=lambda item: item[1].data_offsets)
-    _check_places((entry.data_offsets for _, entry in ordered), file_size - LENGTH - len(text))
+    ordered = _in_order(entries, file_size - LENGTH - len(text))
     return SafetensorsHeader(tuple(_tensor(name, entry) for name, entry in ordered), len(text), file_size)
 
 
-def _check_places(places: Iterable[tuple[int, int]], data: int) -> None:
+def _in_order(entries: Mapping[str, _Entry], data: int) -> list[tuple[str, _Entry]]:
+    """Return the entries in the order of their data. Raise SafetensorsError where it is not laid out without gaps.
+
+    They are followed from one to the next: to sort hundreds of thousands would keep all other threads waiting.
+    """
+    empty: dict[int, list[tuple[str, _Entry]]] = {}
+    full: dict[int, tuple[str, _Entry]] = {}
+    for name, entry in entries.items():
+        first, last = entry.data_offsets
+        if last < first or (last > first and first in full):
+            raise SafetensorsError(_OVERLAP)
+        if last > first:
+            full[first] = name, entry
+        else:
+            empty.setdefault(first, []).append((name, entry))
+    ordered = empty.pop(0, [])
     end = 0
-    for first, last in places:
-        if first != end or last < first:
-            raise SafetensorsError("its tensors overlap or leave gaps; copy or download it again")
-        end = last
+    while (found := full.pop(end, None)) is not None:
+        ordered.append(found)
+        end = found[1].data_offsets[1]
+        ordered += empty.pop(end, ())
+    if full or empty:
+        raise SafetensorsError(_OVERLAP)
     if end != data:
         raise SafetensorsError(f"its tensors need {end} bytes, {data} are there; copy or download it again")
+    return ordered
 
 
 def _tensor(name: str, entry: _Entry) -> Tensor:
     first, last = entry.data_offsets
     bits = _BITS.get(entry.dtype)
-    shape = tuple(entry.shape)
+    shape = entry.shape
     if len(shape) > _MAX_SHAPE or any(not 0 <= side < _MAX_NUMBER for side in shape):
         raise SafetensorsError("a tensor's shape cannot be")
     if bits is not None and (math.prod(shape) * bits + 7) // 8 != last - first:

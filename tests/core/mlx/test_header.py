@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -126,3 +127,23 @@ def test_headers_of_many_files_have_a_bound_together() -> None:
 )
 def test_what_mlx_leaves_out_is_known(name: str, dropped: bool) -> None:
     assert is_dropped(name, layers=2, tied=True) is dropped
+
+
+def test_the_order_of_the_data_is_found_without_sorting() -> None:
+    """To sort hundreds of thousands of entries keeps all other threads of the process waiting, in one step of it."""
+    told = entries({f"t{number}": ("U8", (number % 2,)) for number in range(64)})
+    shuffled = dict(reversed(told.items()))
+    built_in: list[str] = []
+    sys.setprofile(lambda _frame, event, what: built_in.append(what.__name__) if event == "c_call" else None)
+    try:
+        found = of(json.dumps(shuffled).encode(), 32)
+    finally:
+        sys.setprofile(None)
+    assert [tensor.name for tensor in found if tensor.n_bytes] == [f"t{number}" for number in range(1, 64, 2)]
+    assert len(found) == 64
+    assert not {"sorted", "sort"} & set(built_in)
+
+
+@pytest.mark.parametrize("place", ["9" * 5000, "9" * 10])
+def test_numbers_of_layers_that_python_does_not_read_are_beyond_the_model(place: str) -> None:
+    assert is_dropped(f"model.layers.{place}.w", layers=2, tied=False)

@@ -91,6 +91,9 @@ def test_what_is_no_configuration_is_refused(text: str) -> None:
     "change",
     [
         {"model_type": None},
+        {"model_type": "\ud800"},
+        {"model_type": "a\x1b[2J"},
+        {"model_type": "a" * 129},
         {"num_hidden_layers": None},
         {"num_hidden_layers": 1 << 20},
         {"num_hidden_layers": True},
