@@ -17,6 +17,7 @@ from supervisor.core.repository.forms import is_commit, is_sha256
 from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partials import SUFFIX, partial_of
 from supervisor.system.atomic import atomic_write
+from supervisor.system.owned import read_own
 
 _REF_BYTES = 256
 
@@ -138,8 +139,9 @@ class HubCache:
         return Repository(_id_of(folder), commit, revision, files)
 
     def _ref(self, folder: Path, revision: str) -> str | None:
-        with suppress(OSError, UnicodeDecodeError), (folder / "refs" / revision).open(encoding="utf-8") as stream:
-            told = stream.read(_REF_BYTES).strip()
+        """Return the commit that a file of refs names. A cache may be shared: what is no plain file is none."""
+        with suppress(OSError, UnicodeDecodeError):
+            told = read_own(folder / "refs" / revision, _REF_BYTES, anybody=True).decode().strip()
             return told if is_commit(told) else None
         return None
 

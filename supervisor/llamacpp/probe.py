@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import IO
 
 from supervisor.core.engine_output.capabilities import (
     Capabilities,
@@ -28,8 +32,10 @@ from supervisor.llamacpp.jsonfile import number, read_object, text, write_object
 from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.store import manifest_of
 from supervisor.system.owned import own_folder
+from supervisor.system.processes import signal_session
 
 _TIMEOUT_SECONDS = 60  # the first start of a GPU build loads gigabytes of libraries from disk
+_MOST_BYTES = 4 << 20  # of what it prints: the help has some 100 KB
 _CACHE_ENTRIES = 32
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
@@ -92,21 +98,49 @@ def _version(binary: Path) -> Version:
 
 
 def _run(binary: Path, option: str) -> subprocess.CompletedProcess[str]:
+    """Return what it prints. All that it has started ends with it, at the time limit too."""
     try:
-        return subprocess.run(
+        process = subprocess.Popen(
             [str(binary), option],
             stdin=subprocess.DEVNULL,
             env=with_libraries(for_engines(os.environ), runtime_libraries(binary, os.environ)),
-            capture_output=True,
-            timeout=_TIMEOUT_SECONDS,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired as error:
-        raise EngineUnusable(f"{binary} {option} gave no answer within {_TIMEOUT_SECONDS} s") from error
     except OSError as error:
         raise EngineUnusable(f"{binary} does not start on this machine: {error.strerror}") from error
+    late = threading.Event()
+    timer = threading.Timer(_TIMEOUT_SECONDS, _end, (process.pid, late))
+    timer.start()
+    try:
+        with process, ThreadPoolExecutor(1) as beside:
+            errors = beside.submit(_read, process.stderr, process.pid)
+            said = _read(process.stdout, process.pid)
+            told = errors.result()
+    finally:
+        timer.cancel()
+        signal_session(process.pid, signal.SIGKILL)
+    if late.is_set():
+        raise EngineUnusable(f"{binary} {option} gave no answer within {_TIMEOUT_SECONDS} s")
+    if max(len(said), len(told)) > _MOST_BYTES:
+        raise EngineUnusable(f"{binary} {option} prints more than {_MOST_BYTES >> 20} MiB; it is no llama-server")
+    texts = (one.decode("utf-8", "replace") for one in (said, told))
+    return subprocess.CompletedProcess(process.args, process.returncode, *texts)
+
+
+def _read(pipe: IO[bytes] | None, session: int) -> bytes:
+    """Return what comes, and a byte more than there may be where more comes, which ends the program."""
+    assert pipe is not None  # it was asked for
+    found = pipe.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        signal_session(session, signal.SIGKILL)
+    return found
+
+
+def _end(session: int, late: threading.Event) -> None:
+    late.set()
+    signal_session(session, signal.SIGKILL)
 
 
 def _from_cache(entry: object, identity: str) -> Capabilities | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from supervisor.system.outside import Limits
 from tests.hub.conftest import Client
 from tests.support.gguf_bytes import STRING, model, pair
 from tests.support.hub import Fault, LocalHub
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -421,6 +424,21 @@ def test_a_ref_that_leads_elsewhere_is_none(client: Client) -> None:
     assert client.models().cache.repositories("a/b", None) == []
     (refs / "main").write_bytes(b"a" * 5_000_000)
     assert client.models().cache.commit_of("a/b", None) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+async def test_a_ref_that_is_a_pipe_is_waited_for_by_nobody(client: Client) -> None:
+    """Others may write to a cache that is shared."""
+    refs = client.home / "hf" / "hub" / "models--a--b" / "refs"
+    refs.mkdir(parents=True)
+    os.mkfifo(refs / "main")
+    asked = asyncio.create_task(asyncio.to_thread(client.models().cache.repositories, "a/b", None))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.shield(asked) == []
+    finally:
+        os.close(os.open(refs / "main", os.O_RDWR | os.O_NONBLOCK))  # whoever waits goes on
+        await asked
 
 
 def test_a_hash_that_another_repository_announced_shows_no_header_of_its_own(hub: LocalHub, client: Client) -> None:

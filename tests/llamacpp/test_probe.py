@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.engine_output.capabilities import Capabilities
+from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.probe import capabilities
 from supervisor.llamacpp.store import EngineStore, Manifest
 from supervisor.system.paths import Places
+from supervisor.system.processes import is_running
 from tests.llamacpp.fakes import calls_of, make_server
+from tests.support.daemon import wait_until
 
 ASKED_ONCE = ["--version", "--help", "--list-devices"]
 
@@ -49,6 +52,27 @@ def test_a_new_file_or_library_is_asked_again(tmp_path: Path, changed: str) -> N
     os.utime(tmp_path / "bin" / changed, ns=(0, 1))
     capabilities(server, cache)
     assert calls_of(server) == ASKED_ONCE * 2
+
+
+@pytest.mark.parametrize("option", ASKED_ONCE)
+@pytest.mark.parametrize("stream", ["", ">&2"])
+def test_what_prints_without_end_is_ended(tmp_path: Path, option: str, stream: str) -> None:
+    server = make_server(tmp_path / "bin")
+    script = server.read_text("utf-8").splitlines()
+    script.insert(1, f'[ "$1" = {option} ] && {{ cat /dev/zero {stream}; exit 0; }}')
+    server.write_text("\n".join(script), "utf-8")
+    with pytest.raises(EngineUnusable, match="prints more than 4 MiB"):
+        capabilities(server, tmp_path / "cache.json")
+
+
+def test_what_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.llamacpp.probe._TIMEOUT_SECONDS", 0.5)
+    server, started = make_server(tmp_path / "bin"), tmp_path / "started"
+    server.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {started}\nwait\n", "utf-8")
+    with pytest.raises(EngineUnusable, match="gave no answer within"):
+        capabilities(server, tmp_path / "cache.json")
+    pids = started.read_text("utf-8").split() if started.exists() else []
+    wait_until(lambda: not any(is_running(int(pid)) for pid in pids), "the end of what it had started")
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"x": 1}', "\0"])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, cast
 
+from supervisor.core.options.kinds import MOST_SLOTS
 from supervisor.core.recovery.choice import ChoiceRecovery
 from supervisor.core.recovery.tally import Tally
 from supervisor.core.recovery.typed import Choice, Chunk, Delta, Head, numbered
 from supervisor.core.stream.chat import ChoiceFold
 from supervisor.core.toolcalls.whole import Request
+from supervisor.errors import EngineStreamInvalid
 
 _FACTS: Final = frozenset({"prompt_progress", "__verbose"})
 """Fields of a chunk beside its text, which go on where the text is held back."""
@@ -18,6 +20,10 @@ _FACTS: Final = frozenset({"prompt_progress", "__verbose"})
 _SHARED: Final = ("id", "object", "created", "model", "system_fingerprint")
 _UNPARSED: Final = re.compile(r"Failed to parse input at pos \d+: ?")
 """In this message, older builds of the engine put the text that their parser did not understand."""
+
+
+_TOO_MANY: Final = f"The engine's answer has more than {MOST_SLOTS} choices, which is more than it has slots."
+_MOST_CALLS: Final = 1024
 
 
 class Recovery(Protocol):
@@ -102,6 +108,7 @@ class ChatRecovery:
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not choices:
             return [chunk]
+        _check_number(choices)
         out: list[Chunk] = []
         for choice in choices:
             out += self._choice(chunk, choice, alone=len(choices) == 1)
@@ -140,6 +147,7 @@ class ChatRecovery:
         choices = answer.get("choices")
         if not isinstance(choices, list):
             return answer
+        _check_number(choices)
         return {**answer, "choices": [self._message(choice) for choice in choices]}
 
     def _message(self, choice: Choice) -> Choice:
@@ -190,6 +198,8 @@ class ChatRecovery:
 
     def _of(self, index: int) -> ChoiceRecovery:
         if index not in self._choices:
+            if len(self._choices) >= MOST_SLOTS:
+                raise EngineStreamInvalid(_TOO_MANY)
             has_role = self._goes_on is not None
             self._choices[index] = ChoiceRecovery(
                 self._request.recoverer, self._make_id, self._tally, has_role=has_role
@@ -198,6 +208,17 @@ class ChatRecovery:
 
     def _made(self, index: int, delta: Delta, reason: str | None = None) -> Chunk:
         return {**self.head, "choices": [{"finish_reason": reason, "index": index, "delta": delta}]}
+
+
+def _check_number(choices: Sequence[object]) -> None:
+    """Raise EngineStreamInvalid for more choices than an engine has slots, or calls without end in one of them."""
+    if len(choices) > MOST_SLOTS:
+        raise EngineStreamInvalid(_TOO_MANY)
+    for choice in choices:
+        said = (choice.get("delta") or choice.get("message")) if isinstance(choice, Mapping) else None
+        calls = said.get("tool_calls") if isinstance(said, Mapping) else None
+        if isinstance(calls, list) and len(calls) > _MOST_CALLS:
+            raise EngineStreamInvalid(f"The engine's answer has more than {_MOST_CALLS} tool calls at once.")
 
 
 def _unparsed(error: Mapping[str, object]) -> str:

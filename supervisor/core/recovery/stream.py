@@ -22,13 +22,14 @@ from supervisor.core.recovery.usage import usage_in, with_spent
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import well_shaped
-from supervisor.core.stream.sse import DONE
+from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import EngineStreamInvalid
 
 _END: Final = b"\n\n"
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEEP_ALIVE_S: Final = 2.0
+_MOST_BYTES: Final = 2 * MAX_EVENT_BYTES
 _PARSER: Final = re.compile(r"does not match the expected|Failed to parse input|grammar stack|parse error")
 
 
@@ -114,7 +115,7 @@ class RecoveredStream:
         self.done = True
         held: list[bytes] = []
         with suppress(EngineStreamInvalid), well_shaped():
-            held += map(self._voice.chunk, self._recovery.flush())
+            held.append(self._said_as(self._recovery.flush()))
         return b"".join([*held, self._voice.error(error)])
 
     def cut(self) -> None:
@@ -142,11 +143,11 @@ class RecoveredStream:
         kept = self._answering(self._kept(chunks))
         if len(kept) == 1 and kept[0] is chunk and self._voice.verbatim:
             return event + _END
-        return b"".join(map(self._voice.chunk, kept))
+        return self._said_as(kept)
 
     def _converted(self, raw: RawChunks, event: RawEvent) -> bytes:
         chunks = [out for chunk in raw.feed(event) for out in self._recovery.feed(chunk)]
-        out = b"".join(map(self._voice.chunk, self._answering(self._kept(chunks))))
+        out = self._said_as(self._answering(self._kept(chunks)))
         return out + self._end() if raw.done else out
 
     def _kept(self, chunks: list[Chunk]) -> list[Chunk]:
@@ -200,7 +201,18 @@ class RecoveredStream:
                 raise again
         self.done = True
         chunks = self._answering([*(held or ()), *self._recovery.flush()])
-        return b"".join([*map(self._voice.chunk, chunks), self._voice.end()])
+        return self._said_as(chunks) + self._voice.end()
+
+    def _said_as(self, chunks: list[Chunk]) -> bytes:
+        """Return the chunks as the client gets them. Each repeats what its event has beside the text."""
+        out: list[bytes] = []
+        left = _MOST_BYTES
+        for chunk in chunks:
+            out.append(self._voice.chunk(chunk))
+            left -= len(out[-1])
+            if left < 0:
+                raise EngineStreamInvalid(f"An event of the engine's stream becomes more than {_MOST_BYTES} bytes.")
+        return b"".join(out)
 
     def _failed(self, error: Mapping[str, object]) -> bytes:
         again = self._ways.again
@@ -211,7 +223,7 @@ class RecoveredStream:
         self.done = True
         self.error = None if saved else error
         end = self._voice.end() if saved else self._voice.error(error)
-        return b"".join([*map(self._voice.chunk, chunks), end])
+        return self._said_as(chunks) + end
 
 
 def _tokens(chunks: list[Chunk]) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.options.kinds import MOST_SLOTS
 from supervisor.core.recovery import ChatRecovery, ParserFailed, RecoveredStream, Tally
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, Nudged
 from supervisor.core.recovery.arguments import ArgumentsGuard
@@ -18,6 +19,7 @@ from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
+from supervisor.errors import EngineStreamInvalid
 from tests.core.toolcalls.corpus import TOOLS
 
 CALL = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
@@ -233,6 +235,36 @@ def test_native_mode_finds_nothing_in_text() -> None:
     client = Client(enabled=False)
     client.feed(chunk({"content": CALL}), END)
     assert client.choice()["message"]["content"] == CALL
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["one", "each"])
+def test_more_choices_than_an_engine_has_slots_are_no_answer(index: int) -> None:
+    """Each is looked into on its own: 60,000 of them held everybody up for 14 s."""
+    choices = [{"index": number * index, "delta": {"content": "a"}} for number in range(MOST_SLOTS + 1)]
+    client = Client()
+    client.feed(event({**HEAD, "choices": choices[:-1]}))
+    with pytest.raises(EngineStreamInvalid, match="more than 256 choices"):
+        Client().feed(event({**HEAD, "choices": choices}))
+    if index:
+        with pytest.raises(EngineStreamInvalid, match="more than 256 choices"):
+            client.feed(event({**HEAD, "choices": choices[-1:]}))
+
+
+def test_more_calls_at_once_than_a_model_makes_are_no_answer() -> None:
+    calls: list[Any] = [{"index": number, "function": {"name": "f", "arguments": "{"}} for number in range(1025)]
+    Client().feed(chunk({"tool_calls": calls[:-1]}))
+    with pytest.raises(EngineStreamInvalid, match="more than 1024 tool calls"):
+        Client().feed(chunk({"tool_calls": calls}))
+    whole: Any = {"choices": [{"index": 0, "message": {"tool_calls": calls}}]}
+    with pytest.raises(EngineStreamInvalid, match="more than 1024 tool calls"):
+        ChatRecovery(Request(TOOLS), lambda: "call_x", Tally()).whole(whole)
+
+
+def test_what_each_chunk_of_an_event_repeats_has_a_bound() -> None:
+    """256 choices beside a field of 15 MiB would be 4 GB."""
+    choices = [{"index": number, "delta": {"content": "a"}} for number in range(MOST_SLOTS)]
+    with pytest.raises(EngineStreamInvalid, match="becomes more than"):
+        Client().feed(event({**HEAD, "system_fingerprint": "x" * (15 << 20), "choices": choices}))
 
 
 def test_an_answer_in_one_piece() -> None:
