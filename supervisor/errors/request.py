@@ -186,7 +186,7 @@ class MediaUrlRefused(InvalidRequest):
 
 
 class MediaTooLarge(PayloadTooLarge):
-    """What is at the address of a medium exceeds the limit."""
+    """What is at the address of a medium exceeds the limit, or the pictures of the request have too many pixels."""
 
     code = "media_too_large"
 

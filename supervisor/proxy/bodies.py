@@ -193,6 +193,10 @@ class ClientJson:
         """Yield the fields in which nothing can be looked at, as they came."""
         return self._outline.hidden() if isinstance(self._outline, Outline) else iter(())
 
+    def files(self) -> Iterator[memoryview]:
+        """Yield the contents of a form's files."""
+        return self._outline.files() if isinstance(self._outline, FormOutline) else iter(())
+
     def with_texts(self, texts: Sequence[bytes]) -> tuple[ClientJson, tuple[str, ...]]:
         """Return the same request that may hold these texts too, and the marks that stand for them in its fields.
 

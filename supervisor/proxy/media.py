@@ -23,6 +23,7 @@ from supervisor.core.requests.media import (
     places,
     put_in,
 )
+from supervisor.core.requests.pictures import check_pictures, file_reader, media_texts, reader_of
 from supervisor.core.routes import makes_vectors
 from supervisor.core.text.members import set_fields
 from supervisor.engines.client import EngineClient
@@ -51,11 +52,18 @@ class Media:
         self._turns = asyncio.Semaphore(_ALL_AT_ONCE)
 
     async def put_in(self, body: ClientJson, room: Room, taking: Taking = _ITS_OWN) -> ClientJson:
-        """Return the request with its media in the place of their addresses.
+        """Return the request with its media in the place of their addresses. A form has them in it.
 
         Raises MediaUrlRefused, MediaNotFetched, MediaTooLarge; InvalidRequest where parts of a request that may name
         media are too large to be looked at; PayloadTooLarge and BodiesFull where the media are too much.
         """
+        if not body.is_form:
+            body = await self._filled(body, room, taking)
+        if not taking.others:
+            await body.work(partial(check_pictures, _read_by(body)))
+        return body
+
+    async def _filled(self, body: ClientJson, room: Room, taking: Taking) -> ClientJson:
         found = await body.work(partial(_named, body, taking))
         if not found:
             return body
@@ -90,11 +98,14 @@ def taking_of(entry: ModelEntry, service: Service) -> Taking:
 
 
 def check_unseen(texts: Sequence[bytes | memoryview], taking: Taking = _ITS_OWN) -> None:
-    """Refuse what nobody has read and an engine may find addresses in. Raise InvalidRequest."""
-    if any(may_name_media(text, others=taking.others) for text in texts):
+    """Refuse what nobody has read and an engine may find media in. Raise InvalidRequest.
+
+    Another program than llama-server is only kept from addresses: what it makes of media is its own.
+    """
+    if any(may_name_media(text, others=True) if taking.others else may_hold_media(text) for text in texts):
         raise InvalidRequest(
-            "The request seems to name images, sound or video, and has too many small values, or is not plain JSON, so "
-            "that their addresses cannot be checked. Send less at once, or the text alone."
+            "The request seems to hold images, sound or video, and has too many small values, or is not plain JSON, so "
+            "that they cannot be checked. Send less at once, or the text alone."
         )
 
 
@@ -152,6 +163,13 @@ def _named(body: ClientJson, taking: Taking) -> Sequence[Place]:
 def _fetched_of(body: ClientJson, fields: Mapping[str, object], taking: Taking) -> Iterator[Place]:
     """Yield the places that hold addresses of what an engine would fetch."""
     return places(fields, lambda text: taking.fetches(_whole(body, text)), others=taking.others)
+
+
+def _read_by(body: ClientJson) -> Iterator[Callable[[int], bytes]]:
+    """Yield what reads each medium of a request from its beginning."""
+    yield from map(file_reader, body.files())
+    if not (body.is_form or has_no_places(body.text)):
+        yield from (reader_of(text, body.whole) for text in media_texts(body.fields))
 
 
 def _whole(body: ClientJson, text: str) -> str:

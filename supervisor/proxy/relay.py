@@ -182,9 +182,8 @@ class RelayEndpoint:
     async def _ready(self, request: InflightRequest, asked: _Asked, room: Room) -> _Ready:
         """Return the request with all that it names by an address, and as the engine gets it."""
         entry, body = asked.entry, asked.body
-        if not self.route.is_form:
-            with request.fetches():
-                body = await self.relaying.media.put_in(body, room, taking_of(entry, asked.service))
+        with request.fetches():
+            body = await self.relaying.media.put_in(body, room, taking_of(entry, asked.service))
         prepared, said = await body.work(partial(self._prepared, body, asked))
         several = entry.policy.replicas_max > 1
         return _Ready(body, prepared, await body.work(partial(affinity_of, said, body.heads)) if several else None)

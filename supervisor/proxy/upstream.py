@@ -189,8 +189,6 @@ class UpstreamEndpoint:
                 texts = (body,) if isinstance(body, bytes) else body
                 await asyncio.to_thread(check_unseen, texts, self._taking(model))
             return given
-        if said.content_type != JSON:
-            return given
         filled = await self.relaying.media.put_in(said, room, self._taking(model))
         return given if filled is said else (filled.payload(filled.text), filled)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
-from tests.support.media_server import media_server, png
+from tests.support.media_server import answer as answer_with
+from tests.support.media_server import gif, media_server, png
 from tests.support.patience import PATIENCE
 from tests.support.projector import write_projector
 
@@ -112,6 +115,37 @@ def test_a_vector_of_nothing_but_a_picture_ends_no_engine(seeing: RunningDaemon,
         answer = seeing.http.post(path, json={"model": "seeing", "input": [{"content": behind}]})
         assert answer.status_code == 200, answer.text
     assert seeing.model("seeing")["pid"] == engine
+
+
+BOMB = base64.b64encode(gif(18_000, 18_000)).decode()
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/v1/chat/completions", picture(f"data:image/gif;base64,{BOMB}")),
+    ("/upstream/seeing/v1/chat/completions", picture(f"data:image/gif;base64,{BOMB}")),
+    ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": BOMB}}]}]}),
+    ("/api/chat", {"messages": [{"role": "user", "content": "What is it?", "images": [BOMB]}]}),
+    ("/completion", {"prompt": {"prompt_string": "<__media__>", "multimodal_data": [BOMB]}}),
+    ("/upstream/seeing/completion", {"prompt": {"prompt_string": "<__media__>", "multimodal_data": [BOMB]}}),
+    ("/v1/embeddings", {"input": {"prompt_string": "<__media__> a", "multimodal_data": [BOMB]}}),
+])  # fmt: skip
+def test_a_picture_of_a_few_bytes_and_gigabytes_of_pixels_does_not_reach_an_engine(
+    seeing: RunningDaemon, path: str, body: dict[str, Any]
+) -> None:
+    answer = seeing.http.post(path, json={"model": "seeing", **body})
+    assert answer.status_code == 413, answer.text
+    assert "324 million pixels" in answer.text
+
+
+def test_nor_does_a_fetched_one_and_one_that_is_a_file_of_a_form(seeing: RunningDaemon) -> None:
+    with media_server() as server:
+        server.answers["/bomb"] = partial(answer_with, body=gif(18_000, 18_000), kind="image/gif")
+        answer = seeing.http.post("/v1/chat/completions", json={"model": "seeing", **picture(server.url("/bomb"))})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "media_too_large")
+    for path in ("/v1/audio/transcriptions", "/upstream/seeing/v1/audio/transcriptions"):
+        answer = seeing.http.post(path, data={"model": "seeing"}, files={"file": ("a.wav", gif(18_000, 18_000))})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "media_too_large")
 
 
 def test_by_default_nothing_inside_is_reached(daemon: RunningDaemon) -> None:

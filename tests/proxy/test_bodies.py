@@ -207,7 +207,8 @@ def test_what_goes_to_an_engine_by_its_own_path_is_looked_at_only_where_it_gener
     body = json.dumps(chat(LOOK)).encode()
     changed = {"return_progress": True} if path != "/tokenize" else {}
     assert json.loads(asyncio.run(run(body))) == {**chat(LOOK), **changed}
-    for broken in (body[:-1], b"x" * MIB, b'{"model": ' + b"[" * MIB):
+    words = json.dumps(chat({"role": "user", "content": "word " * (MIB // 5)})).encode()
+    for broken in (words[:-1], b"x" * MIB, b'{"model": ' + b"[" * MIB):
         assert asyncio.run(run(broken)) == broken
 
 

@@ -23,6 +23,12 @@ def png(side: int = 28) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
+def gif(width: int, height: int) -> bytes:
+    """A whole picture of 35 bytes: what is not drawn is black."""
+    screen = struct.pack("<HHBBB", width, height, 0x80, 0, 0) + b"\0" * 6
+    return b"GIF89a" + screen + b"\x2c" + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x44\x01\0\x3b"
+
+
 @dataclass
 class Asked:
     """One request that came."""

@@ -227,6 +227,10 @@ class FormOutline:
         """Return a value of the outline, in which texts stand as they are."""
         return value
 
+    def files(self) -> Iterator[memoryview]:
+        """Yield the contents of the files."""
+        return (self._body[file.start : file.stop] for file in self._files)
+
     def _pieces(self, payload: bytes) -> Iterator[bytes | memoryview]:
         delimiter = b"--" + self._boundary
         parts = [delimiter + _field(name, text) for name, text in _texts(parse(payload))]

@@ -52,7 +52,8 @@ _UNTOLD: Final = frozenset({"", "application/octet-stream", "binary/octet-stream
 _ESCAPE: Final = rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])"  # of a small letter or a low line
 _TELLTALES: Final = (
     re.compile(
-        rb'image_url|input_image|input_audio|input_video|video_url|audio_url|"(?:images?|audio|video)"|' + _ESCAPE
+        rb'image_url|input_image|input_audio|input_video|video_url|audio_url|multimodal_data|"(?:images?|audio|video)"|'
+        + _ESCAPE
     ),
     re.compile(rb'["\n](?:http|file:)|' + _ESCAPE),
 )
@@ -61,7 +62,7 @@ _TELLTALES: Final = (
 _OTHERS_TELLTALES: Final = (_TELLTALES[0], re.compile(rb"(?i:http|file:|ftp:)|\\u00"))
 """The same for a program that takes more for an address than llama-server does."""
 
-_WORDS: Final = (b"image", b"audio", b"video", b"\\u00")
+_WORDS: Final = (b"image", b"audio", b"video", b"multimodal", b"\\u00")
 """One of which stands in every such JSON: found faster than the places are looked through."""
 
 _LONGEST_TELLTALE: Final = 16
