@@ -24,6 +24,7 @@ from supervisor.cluster.views import VIEW
 from supervisor.core.cluster.identity import Peer
 from supervisor.core.cluster.messages import PROTOCOL, Host, ModelName, Node, NodeName, Port
 from supervisor.core.cluster.views import View
+from supervisor.core.requests.passed import Heard
 from supervisor.core.routes import UPSTREAM, asked_of, is_relayed
 from supervisor.core.text.foreignjson import NotJson, typed
 from supervisor.errors import ClusterRefused, InvalidRequest, NodeUnknown, RouteNotFound, SupervisorError
@@ -174,12 +175,12 @@ class Doorway:
         scope, said = {**scope, MEANT: passed.model}, passed.rules
         if said is None:
             return await self.inside(scope, receive, send)
-        tally = self.tickets.tally(peer.name, said.name)
+        tally = self.tickets.tally(peer.name, said.name, Heard(said.since, said.heard))
         key = said.key(passed.model, peer.name, tally)
         try:
             await self.inside({**scope, KEY: key}, receive, send)
         finally:
-            self.tickets.ended(said.ticket, tally, key.usage)
+            self.tickets.ended(said.ticket, key.usage)
 
     async def _of_a_model(self, receive: Receive) -> Receive:
         """Return what receives a request for a plan, which is of a model that is known here, as it is known.

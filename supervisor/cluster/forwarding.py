@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import structlog
@@ -125,7 +126,7 @@ class Forwarding:
         responder, account = ends
         name, client = seen.node.name, self.peers.client(seen.node)
         ticket = secrets.token_hex(16)
-        passed = passed_of(model, account.key, ticket, time.time())
+        passed = passed_of(model, account.key, ticket, partial(self.tickets.heard, name), time.time())
         self.counts.begun(name)
         with self.inflight.entered(model, call.path, stream=call.stream) as request:
             try:
@@ -183,15 +184,15 @@ class Forwarding:
 
     async def _spend(self, seen: Seen, account: Account, ticket: str) -> None:
         """Count for a key what the other node has counted for its request."""
-        client = self.peers.client(seen.node)
+        node, client = seen.node.name, self.peers.client(seen.node)
         try:
             found = await self.peers.ask(client, "GET", f"/cluster/spent/{ticket}", None, _SPENT_S)
         except (PeerUnreachable, Refused) as error:
-            _log.warning(
-                "spent_unknown", node=seen.node.name, key=account.key and account.key.rules.name, reason=str(error)
-            )
+            if (key := account.key) is not None:
+                self.tickets.missed(node, key.rules.name)
+                _log.warning("spent_unknown", node=node, key=key.rules.name, reason=str(error))
             return
-        self.tickets.take(found, account)
+        self.tickets.take(found, node, account)
 
 
 async def _pass_on(response: PeerResponse, responder: Responder) -> None:

@@ -7,6 +7,7 @@ along by its id, and with it the rules of the key, but not the key.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from starlette.types import Scope as AsgiScope
 
 from supervisor.core.cluster.messages import ModelName
 from supervisor.core.requests.keys import Key, KeyRules
-from supervisor.core.requests.passed import PassedKey, Tally
+from supervisor.core.requests.passed import Heard, PassedKey, Tally
 from supervisor.core.requests.scopes import Scope
 from supervisor.core.text.foreignjson import NotJson, typed
 from supervisor.errors import InvalidRequest
@@ -32,12 +33,15 @@ class PassedRules(msgspec.Struct, frozen=True):
         name: of the key.
         ticket: by which the front door asks what the request has taken.
         some: it sees some models, not all.
+        since, heard: what the front door has heard of what the key has taken here (`Heard`).
         left: tokens of its budget. minute: tokens a minute; minute_left: those that are left of them now.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     scopes: Annotated[tuple[Scope, ...], msgspec.Meta(max_length=len(Scope))]
     ticket: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    since: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    heard: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] = 0
     some: bool = False
     left: Annotated[int, _TOKENS] | None = None
     minute: Annotated[int, msgspec.Meta(ge=1, le=1 << 53)] | None = None
@@ -52,7 +56,7 @@ class PassedRules(msgspec.Struct, frozen=True):
             tokens_per_minute=self.minute,
             token_budget=self.left,
         )
-        return PassedKey(rules, tally, self.minute_left)
+        return PassedKey(rules, tally, self.heard, self.minute_left)
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -66,13 +70,22 @@ class Passed(msgspec.Struct, frozen=True):
         return json.dumps(msgspec.to_builtins(self), separators=(",", ":"))
 
 
-def passed_of(model: str, key: Key | None, ticket: str, now: float) -> Passed:
-    """Return what is said of a client's request. key: its own, where one limits it. now: seconds since 1970."""
+def passed_of(model: str, key: Key | None, ticket: str, heard: Callable[[str], Heard], now: float) -> Passed:
+    """Return what is said of a client's request.
+
+    key: its own, where one limits it. heard: what has been heard of a key, by name. now: seconds since 1970.
+    """
     if key is None:
         return Passed(model)
-    rules, (left, minute_left) = key.rules, key.left(now)
+    known, rules, (left, minute_left) = heard(key.rules.name), key.rules, key.left(now)
     some, scopes = bool(rules.models), tuple(sorted(rules.scopes))
-    return Passed(model, PassedRules(rules.name, scopes, ticket, some, left, rules.tokens_per_minute, minute_left))
+    return Passed(
+        model,
+        PassedRules(
+            *(rules.name, scopes, ticket, known.since, known.tokens),
+            *(some, left, rules.tokens_per_minute, minute_left),
+        ),
+    )
 
 
 def read_passed(scope: AsgiScope) -> Passed | None:

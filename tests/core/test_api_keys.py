@@ -346,7 +346,7 @@ def test_a_key_that_is_passed_on_has_what_was_left_of_its_tokens_and_pays_for_al
     assert key().left(0.0) == (None, None)
     tally = Tally()
     left, minute = home.left(0.0)
-    first, second = (PassedKey(rules(token_budget=left, tokens_per_minute=60), tally, minute) for _ in range(2))
+    first, second = (PassedKey(rules(token_budget=left, tokens_per_minute=60), tally, 0, minute) for _ in range(2))
     assert first.may_generate(0.0) is None
     first.spend(15, 10)
     assert first.usage == Usage(0, 15, 10)
@@ -355,8 +355,7 @@ def test_a_key_that_is_passed_on_has_what_was_left_of_its_tokens_and_pays_for_al
     assert second.may_generate(10.0) is None
     first.spend(30, 5)
     assert code(second.may_generate(600.0)) == "budget_spent"
-    before = PassedKey(rules(token_budget=20), tally)  # of what the first has taken its node knows nothing yet
+    before = PassedKey(rules(token_budget=20), tally, 0)  # of what the first has taken its node knows nothing yet
     assert code(before.may_generate(0.0)) == "budget_spent"
-    tally.told = tally.tokens
-    assert PassedKey(rules(token_budget=20), tally).may_generate(0.0) is None
-    assert code(PassedKey(rules(token_budget=0), tally).may_generate(0.0)) == "budget_spent"
+    assert PassedKey(rules(token_budget=20), tally, tally.tokens).may_generate(0.0) is None
+    assert code(PassedKey(rules(token_budget=0), tally, tally.tokens).may_generate(0.0)) == "budget_spent"

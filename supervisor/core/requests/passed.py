@@ -12,20 +12,24 @@ from supervisor.core.requests.keys import Bucket, Key, KeyRules
 from supervisor.errors import RequestError
 
 
-@dataclass(slots=True)
-class Tally:
-    """What all requests with one key of another node have used here.
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the node of a key has heard of the tokens that its requests have used at another node.
 
     Attributes:
-        tokens: of prompts and completions. told: those of them that the other node has been told of.
+        since: names this count. It begins anew, under another name, where something may not have been heard.
+        tokens: of prompts and completions; what the key has left is without them.
     """
 
+    since: str
     tokens: int = 0
-    told: int = 0
 
-    def tell(self, tokens: int) -> None:
-        """Note that the other node has been told of so many."""
-        self.told += tokens
+
+@dataclass(slots=True)
+class Tally:
+    """What all requests with one key of another node have used here, by one of its counts: tokens, heard of or not."""
+
+    tokens: int = 0
 
 
 class PassedKey(Key):
@@ -34,22 +38,23 @@ class PassedKey(Key):
     Args:
         rules: `token_budget` is what was left of it when the request was passed on.
         tally: of all requests with that key.
+        heard: tokens of the tally of which the other node knew when it said what was left.
         minute: tokens that were left of those a minute; None: it has no such limit.
 
     `usage` is that of this request.
     """
 
-    def __init__(self, rules: KeyRules, tally: Tally, minute: float | None = None) -> None:
+    def __init__(self, rules: KeyRules, tally: Tally, heard: int, minute: float | None = None) -> None:
         super().__init__(rules, b"", 0.0)
         self._tally = tally
-        self._began = tally.told  # of the others it knew nothing when it said what was left
+        self._heard = heard
         self._taken = 0
         if minute is not None and rules.tokens_per_minute is not None:
             self._tokens = Bucket(rules.tokens_per_minute, minute)
 
     def may_generate(self, now: float) -> RequestError | None:
         """Return why the key may use no token now, or None: others may have used them since."""
-        used = self._tally.tokens - self._began
+        used = self._tally.tokens - self._heard
         if self._tokens is not None:
             self._tokens.take(used - self._taken)
         self._taken = used

@@ -122,7 +122,7 @@ def _rest(plain: str) -> str:
 def _product(form: str, head: bytes, at: int) -> int | None:
     if len(head) < at + struct.calcsize(form):
         return 0  # too short for any picture
-    width, height = struct.unpack_from(form, head, at)
+    width, height = map(int, struct.unpack_from(form, head, at))
     return abs(width) * abs(height)
 
 
