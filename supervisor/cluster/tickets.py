@@ -48,7 +48,7 @@ class Tickets:
     def tally(self, node: str, key: str, heard: Heard) -> Tally:
         """Return what one key of a node has taken here, at least what that node has heard of."""
         found = _newest(self._tallies, (node, key, heard.since), Tally)
-        found.tokens = max(found.tokens, heard.tokens)  # this node may have begun anew
+        found.at_least(heard.tokens)
         return found
 
     def ended(self, ticket: str, usage: Usage) -> None:

@@ -31,6 +31,10 @@ class Tally:
 
     tokens: int = 0
 
+    def at_least(self, tokens: int) -> None:
+        """Count what the other node has heard of, where this one knows of less: it may have begun anew."""
+        self.tokens = max(self.tokens, tokens)
+
 
 class PassedKey(Key):
     """The key of one request that another node has passed on.
