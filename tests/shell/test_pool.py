@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.lifecycle import EngineState
 from supervisor.engines.client import EngineUnreachable
 from supervisor.errors import CrashLoop, ModelDoesNotFit, ModelLoadFailed, QueueFull, ShuttingDown
+from supervisor.pool.lease import Lease
 from supervisor.pool.pool import Pool, PoolLimits
 from supervisor.system import processes
 from tests.fakes import install_fake
@@ -138,10 +140,17 @@ async def test_a_busy_engine_is_not_taken_for_a_hung_one(
     bench = PoolBench(str(engine_binary), scripted_model("on and on ", endless=True), tmp_path)
     async with bench.pool(pool_limits=PoolLimits(probe=0.01, hung=PATIENCE)) as pool:
         lease, other = await pool.acquire("a"), await pool.acquire("a")
-        asking = asyncio.gather(chat(lease, length=4000), chat(other, length=4000))
+
+        async def on_and_on(one: Lease) -> None:
+            while True:
+                await chat(one, length=4000)
+
+        asking = asyncio.gather(on_and_on(lease), on_and_on(other))
         await bench.more_answers(3)
-        assert not asking.done(), "it answered while it was at work"
-        await asking
+        assert not asking.done(), "it was at work"
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
         lease.release()
         other.release()
         assert [event for event, _, _ in bench.seen] == ["engine_start", "engine_ready"]
