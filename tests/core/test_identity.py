@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +37,16 @@ def test_a_model_is_known_by_name_keys_and_tensors() -> None:
     assert one != model_identity(made(kind=Q8_0))
     assert one != model_identity(made({"general.name": "other"}))
     assert one != model_identity(made({"llama.block_count": 3}))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2047, 2048, 2049, 5000])
+def test_it_is_the_hash_of_plain_json_however_many_tensors_and_keys_there_are(count: int) -> None:
+    """What has been learned is kept under it."""
+    keys: dict[str, GgufValue] = {f"llama.key_{number:05}": number for number in range(count)}
+    one = header({"general.architecture": "llama", **keys}, {f"blk.{number}.w": (32, 2) for number in range(count)})
+    tensors = sorted([tensor.name, list(tensor.shape), tensor.type] for tensor in one.tensors)
+    text = json.dumps(["llama", None, [[key, value] for key, value in keys.items()], tensors], separators=(",", ":"))
+    assert model_identity(one) == hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def test_what_does_not_change_memory_does_not_change_the_model() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ Settings: TypeAlias = Mapping[str, object]
 
 _LENGTH = 32
 _DIGITS = "0123456789"
+_AT_ONCE = 2048  # rows that are written in one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def model_identity(header: GgufHeader) -> str:
     prefix = f"{header.architecture}."
     keys = [[key, _plain(value)] for key, value in sorted(header.metadata.items()) if key.startswith(prefix)]
     tensors = sorted([tensor.name, list(tensor.shape), tensor.type] for tensor in header.tensors)
-    return _hash([header.architecture, header.name, keys, tensors])
+    return _hash_of_rows([header.architecture, header.name], keys, tensors)
 
 
 def plain_settings(
@@ -101,5 +102,20 @@ def _plain(value: object) -> object:
 
 
 def _hash(value: object) -> str:
+    return hashlib.sha256(_text(value)).hexdigest()[:_LENGTH]
+
+
+def _hash_of_rows(head: list[object], *tables: Sequence[object]) -> str:
+    """Return `_hash([*head, *tables])`. The tables are written in pieces: one step keeps all other threads waiting."""
+    digest = hashlib.sha256(_text(head)[:-1])
+    for rows in tables:
+        for first in range(0, len(rows) or 1, _AT_ONCE):
+            digest.update((b"," if first else b",[") + _text(rows[first : first + _AT_ONCE])[1:-1])
+        digest.update(b"]")
+    digest.update(b"]")
+    return digest.hexdigest()[:_LENGTH]
+
+
+def _text(value: object) -> bytes:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_LENGTH]
+    return text.encode("utf-8", "surrogatepass")
