@@ -2,15 +2,16 @@
 
 One small file per model file, named by the hash of its path: a checksum, a line break, MessagePack. It counts only
 while the model file has the same size, time of change and inode; whatever is wrong with an entry, it is as if there
-were none. Python's JSON takes a tenth of a second and more for the largest, in one step that keeps all threads waiting.
+were none. Rows of metadata and tensors are in pieces: one of the largest, at once, would keep all threads waiting.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,7 +22,8 @@ from supervisor.core.gguf import ArraySummary, GgufHeader, GgufValue, TensorInfo
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import inner_folder, keep_newest
 
-_FORMAT = 2  # counts up when the reader finds out more
+_FORMAT = 3  # counts up when the reader finds out more
+_ROWS = 2048  # of metadata or tensors in one piece
 _MAX_ENTRIES = 512
 _MAX_BYTES = 256 << 20  # of all together; one of an ordinary model has some 100 KB
 
@@ -81,12 +83,21 @@ def _plain(header: GgufHeader) -> dict[str, object]:
     return {
         "version": header.version,
         "byte_order": header.byte_order,
-        "metadata": [[key, _plain_value(value)] for key, value in header.metadata.items()],
-        "tensors": [[t.name, t.shape, t.type, t.offset, t.n_bytes] for t in header.tensors],
+        "metadata": _pieces([key, _plain_value(value)] for key, value in header.metadata.items()),
+        "tensors": _pieces([t.name, t.shape, t.type, t.offset, t.n_bytes] for t in header.tensors),
         "data_offset": header.data_offset,
         "alignment": header.alignment,
         "file_size": header.file_size,
     }
+
+
+def _pieces(rows: Iterator[list[object]]) -> list[bytes]:
+    return [msgspec.msgpack.encode(some) for some in iter(lambda: list(islice(rows, _ROWS)), [])]
+
+
+def _rows(pieces: list[bytes]) -> Iterator[Any]:
+    for piece in pieces:
+        yield from msgspec.msgpack.decode(piece)
 
 
 def _plain_value(value: GgufValue) -> object:
@@ -94,8 +105,8 @@ def _plain_value(value: GgufValue) -> object:
 
 
 def _header(plain: Mapping[str, Any]) -> GgufHeader:
-    metadata = {key: _value(value) for key, value in plain["metadata"]}
-    tensors = tuple(TensorInfo(name, tuple(shape), *rest) for name, shape, *rest in plain["tensors"])
+    metadata = {key: _value(value) for key, value in _rows(plain["metadata"])}
+    tensors = tuple(TensorInfo(name, tuple(shape), *rest) for name, shape, *rest in _rows(plain["tensors"]))
     return GgufHeader(**{**plain, "metadata": MappingProxyType(metadata), "tensors": tensors})
 
 

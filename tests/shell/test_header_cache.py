@@ -10,9 +10,11 @@ from types import FrameType
 
 import pytest
 
+from supervisor.core.gguf import GgufValue
 from supervisor.errors import GgufError
 from supervisor.files.header_cache import HeaderCache
 from supervisor.files.model_file import open_model
+from tests.support import headers
 from tests.support.gguf_bytes import STRING, array, header, model, pair, tensor
 
 _CONTENT = model(
@@ -155,3 +157,23 @@ def test_a_header_with_places_beyond_64_bits_is_not_kept(path: Path, cache: Head
     assert cache.recall("beyond") is None
     cache.remember("beyond", read)
     assert cache.recall("beyond") == read
+
+
+def test_many_rows_are_kept_in_pieces(cache: HeaderCache) -> None:
+    """One of all would keep all other threads of the process waiting."""
+    keys: dict[str, GgufValue] = {f"llama.key_{number}": (number, 2) for number in range(5000)}
+    many = headers.header(keys, {f"blk.{number}.w": (32, 2) for number in range(5000)})
+    pieces: list[int] = []
+
+    def note(_: FrameType, event: str, function: object) -> None:
+        if event == "c_call" and getattr(function, "__name__", "") == "msgpack_decode":
+            pieces.append(1)
+
+    cache.remember("many", many)
+    sys.setprofile(note)
+    try:
+        found = cache.recall("many")
+    finally:
+        sys.setprofile(None)
+    assert found == many
+    assert len(pieces) == 7

@@ -54,8 +54,8 @@ def model_identity(header: GgufHeader) -> str:
     whose weights were replaced in place takes the same memory.
     """
     prefix = f"{header.architecture}."
-    keys = [[key, _plain(value)] for key, value in sorted(header.metadata.items()) if key.startswith(prefix)]
-    tensors = sorted([tensor.name, list(tensor.shape), tensor.type] for tensor in header.tensors)
+    keys = [(key, _plain(value)) for key, value in sorted(header.metadata.items()) if key.startswith(prefix)]
+    tensors = sorted((tensor.name, tensor.shape, tensor.type) for tensor in header.tensors)
     return _hash_of_rows([header.architecture, header.name], keys, tensors)
 
 
