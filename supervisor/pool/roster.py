@@ -76,8 +76,3 @@ class Roster:
         if running.ready is None:  # nobody here lives through its life
             del self.engines[number]
             running.gone.set()
-
-    def all_gone(self) -> None:
-        """Take note that every engine is: the process whose they are has ended."""
-        for number in tuple(self.engines):
-            self.gone(number, ExitStatus(None, None), None, told=True)

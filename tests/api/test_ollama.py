@@ -14,6 +14,7 @@ import pytest
 
 from tests.api.conftest import HELLO, REASONED
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.media_server import png
 
 pytestmark = pytest.mark.engine
 
@@ -248,7 +249,7 @@ def test_vectors_have_length_one_and_may_be_cut(daemon: RunningDaemon) -> None:
 
 def test_a_large_image_goes_through(daemon: RunningDaemon) -> None:
     """The model sees nothing, so the engine says so: the image was a part of the conversation."""
-    image = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(1 << 20)).decode()
+    image = base64.b64encode(png() + bytes(1 << 20)).decode()
     for path, body in (
         ("chat", {"messages": said("hi", images=[image])}),
         ("generate", {"prompt": "hi", "images": [image]}),

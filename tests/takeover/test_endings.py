@@ -64,19 +64,6 @@ def test_a_daemon_that_stops_ends_what_a_copy_had_begun(daemon: RunningDaemon) -
     assert_gone(left)
 
 
-def test_a_stream_of_a_copy_ends_with_the_reason_when_the_daemon_is_killed(daemon: RunningDaemon) -> None:
-    daemon.load("endless")
-    with reading(daemon) as reader:
-        restart(daemon)
-        left = family(daemon)
-        daemon.process.kill()
-        assert reader.ended.wait(PATIENCE)
-        assert reader.is_whole()
-        assert isinstance(reader.error, dict), "the stream ends with the reason"
-        assert reader.error["code"] == "engine_lost"
-    assert_gone(left)
-
-
 @contextlib.contextmanager
 def in_the_middle(daemon: RunningDaemon, moment: str) -> Iterator[None]:
     """Be in a take-over: `copy`, there is one of the image before; `image`, the next one has begun."""

@@ -114,7 +114,6 @@ class Copy:
             while self._server.server_state.connections and not self._cut.is_set():
                 self._say_alive(loop.time())
                 await _first(self._cut, within=_LOOK_S)
-        self._engines.pool.roster.all_gone()
         until = loop.time() + _FLUSH_S  # for what is to be said yet
         while (self._server.server_state.connections or not self._channel.empty) and loop.time() < until:
             await _first(asyncio.Event(), within=_LOOK_S / 10)
