@@ -96,7 +96,7 @@ def reader_of(text: str, whole: Callable[[str, int], str]) -> Callable[[int], by
     def read(size: int) -> bytes:
         found = whole(text, size * 4 // 3 + 256)
         encoded = found.partition(",")[2] if found[:5].lower() == "data:" else found
-        return decoded(encoded)[:size]
+        return decoded(encoded[: size * 4 // 3 + 4])[:size]  # a text that was not left out is here as a whole
 
     return read
 
